@@ -1,0 +1,209 @@
+package raft
+
+import "fmt"
+
+// An Event is something that happened to a server: a timer fired, a message
+// arrived, a client submitted commands, the disk or the state machine caught up.
+type Event interface {
+	isEvent()
+}
+
+// ElectionTimeout reports that the election timer fired (§5.2). Number is the
+// one that [Effects] gave when it last restarted the timer.
+type ElectionTimeout struct{ Number TimerNumber }
+
+// HeartbeatTimeout reports that a leader's heartbeat timer fired (§5.2).
+type HeartbeatTimeout struct{ Number TimerNumber }
+
+// LeaderContactTimeout reports that no leader was heard for the minimum
+// election timeout (thesis 4.2.3, 9.6).
+type LeaderContactTimeout struct{ Number TimerNumber }
+
+// QuorumCheckTimeout tells a leader to look whether a majority has answered it
+// since the last check (thesis 6.2).
+type QuorumCheckTimeout struct{ Number TimerNumber }
+
+// Submit asks to append commands to the log. Effects.Submitted says what became
+// of it. The module keeps the slices; the caller must not change them.
+type Submit struct{ Commands [][]byte }
+
+// Saved reports that everything in the Saves returned so far is durable. Index
+// is the last index of the log and Term the current term then. A server steps
+// it right after it has carried out Effects.Save, before any other event.
+type Saved struct {
+	Index Index
+	Term  Term
+}
+
+// Applied reports that the state machine has taken in every entry up to Index.
+type Applied struct{ Index Index }
+
+func (ElectionTimeout) isEvent()      {}
+func (HeartbeatTimeout) isEvent()     {}
+func (LeaderContactTimeout) isEvent() {}
+func (QuorumCheckTimeout) isEvent()   {}
+func (Message) isEvent()              {}
+func (Submit) isEvent()               {}
+func (Saved) isEvent()                {}
+func (Applied) isEvent()              {}
+
+// Effects is what a server must do after a Step, in the order of the fields.
+// The zero value asks for nothing.
+//
+// The order is a safety rule (§5.1, Figure 2 "updated on stable storage before
+// responding"): no message promises more than is durable. Only a leader's
+// AppendEntries may leave before the disk write, because it promises nothing
+// about the leader's own copy; the leader counts that copy when Saved tells it to.
+type Effects struct {
+	// Submitted answers each Submit, in order. Not a promise to a client: an
+	// accepted command is in this log and may still be overwritten.
+	Submitted []Submitted
+
+	// Send leaves at once and may be under way while Save is written.
+	Send []Message
+
+	// Save is written and synced next, in one go. Then step Saved.
+	Save Save
+
+	// SendAfter leaves when Save is durable; at once if there is nothing to save.
+	SendAfter []Message
+
+	// Commit goes to the state machine, in order. Step Applied when it is done.
+	Commit []CommitEntry
+
+	// Timers says per timer what to do with it.
+	Timers Timers
+}
+
+// Save is what must survive a crash (Figure 2, "Persistent state on all
+// servers"). The zero value means that there is nothing to save.
+type Save struct {
+	// Term and vote are one record: a vote without its term could be cast twice.
+	// CurrentTerm is 0 only if nothing is to be saved.
+	CurrentTerm Term
+	VotedFor    ServerID
+
+	// Entries replace everything in the log from FirstIndex on. FirstIndex 0
+	// means that the log has not changed.
+	FirstIndex Index
+	Entries    []LogEntry
+}
+
+// Needed reports whether there is anything to write.
+func (s Save) Needed() bool { return s.CurrentTerm != 0 }
+
+// Submitted answers one Submit.
+type Submitted struct {
+	FirstIndex Index // where the first command now stands; the others follow
+	Term       Term  // the term they were appended in
+
+	// Err is nil if all commands were appended. Otherwise none was: a
+	// *NotLeaderError if this server does not lead, ErrBusy if too much is
+	// unfinished. Both may be retried, and nothing has happened.
+	Err error
+}
+
+// CommitEntry is a committed entry on its way to the state machine. Every
+// server delivers the same entries in the same order, each index once.
+type CommitEntry struct {
+	Index   Index
+	Term    Term // the entry's own term, not the current one
+	Kind    EntryKind
+	Command []byte // nil for a new leader's empty entry
+}
+
+// TimerKind names one of a server's timers.
+type TimerKind uint8
+
+// The timers of a server. T is the minimum election timeout.
+const (
+	ElectionTimer      TimerKind = iota // drawn anew from [T, 2T) at each restart
+	HeartbeatTimer                      // fixed, a fraction of T
+	LeaderContactTimer                  // fixed at T
+	QuorumCheckTimer                    // fixed at T
+	timerKinds
+)
+
+// TimerNumber tells one run of a timer from the next. A timer that fired while
+// its event waited behind a slow disk may have been restarted meanwhile; its
+// old number shows that, and the event is ignored.
+type TimerNumber uint64
+
+// TimerAction says what to do with a timer.
+type TimerAction uint8
+
+// What to do with a timer; the zero value leaves it alone.
+const (
+	LeaveTimer TimerAction = iota
+	RestartTimer
+	StopTimer
+)
+
+// TimerChange is an order for one timer. When the timer fires, its event
+// carries Number.
+type TimerChange struct {
+	Action TimerAction
+	Number TimerNumber
+}
+
+// Timers holds an order for each timer, indexed by TimerKind.
+type Timers [timerKinds]TimerChange
+
+// Timeout returns the event that reports timer kind's run number n as fired.
+func Timeout(kind TimerKind, n TimerNumber) Event {
+	switch kind {
+	case ElectionTimer:
+		return ElectionTimeout{n}
+	case HeartbeatTimer:
+		return HeartbeatTimeout{n}
+	case LeaderContactTimer:
+		return LeaderContactTimeout{n}
+	case QuorumCheckTimer:
+		return QuorumCheckTimeout{n}
+	}
+	panic(fmt.Sprintf("raft: no timer of kind %d", kind))
+}
+
+// Merge adds the effects of a later Step, so that a server can step every
+// event that is waiting and then write and sync once.
+//
+// Why that is safe: call e the effects merged so far and next the later ones.
+// Either the one Save that results becomes durable, and then all of SendAfter
+// may leave; or the server crashes before that, and none of it has left. To
+// everyone else the second case looks as if the events had never arrived, and
+// the first as if each Save had been synced on time and the messages had been
+// a little slow. A message of e may promise something that next has already
+// replaced (a vote of an older term, an acknowledged entry that was then
+// overwritten). It was true when it was made, and the durable record holds a
+// higher term, in which this server cannot go back on it. Send holds only
+// AppendEntries of a term that was durable before, which no Save of the same
+// batch can undo.
+func (e *Effects) Merge(next Effects) {
+	e.Submitted = append(e.Submitted, next.Submitted...)
+	e.Send = append(e.Send, next.Send...)
+	e.Save.merge(next.Save)
+	e.SendAfter = append(e.SendAfter, next.SendAfter...)
+	e.Commit = append(e.Commit, next.Commit...)
+	for kind, change := range next.Timers {
+		if change.Action != LeaveTimer {
+			e.Timers[kind] = change // the last word on each timer counts
+		}
+	}
+}
+
+func (s *Save) merge(next Save) {
+	if !next.Needed() {
+		return
+	}
+	s.CurrentTerm, s.VotedFor = next.CurrentTerm, next.VotedFor
+	switch {
+	case next.FirstIndex == 0:
+	case s.FirstIndex == 0 || next.FirstIndex <= s.FirstIndex:
+		s.FirstIndex, s.Entries = next.FirstIndex, next.Entries
+	default:
+		// The later entries begin within or right after the earlier ones. The cap
+		// keeps append from writing into a slice that a log still shares.
+		keep := next.FirstIndex - s.FirstIndex
+		s.Entries = append(s.Entries[:keep:keep], next.Entries...)
+	}
+}

@@ -1,0 +1,372 @@
+package raft
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Term numbers the periods of leadership (§5.1). 0 is before the first election.
+type Term uint64
+
+// Index is a place in the log. The first entry has index 1; 0 is the empty
+// place before it.
+type Index uint64
+
+// ServerID names a server of the cluster. Ids start at 1; None is nobody.
+type ServerID uint64
+
+// None is no server: nobody voted for, no leader known.
+const None ServerID = 0
+
+// ClusterID tells clusters apart, so that a server never listens to another
+// cluster's messages.
+type ClusterID uint64
+
+// StoreID tells data directories apart. A server whose directory was emptied
+// comes back with another one, and must not vote as if it remembered (design:
+// docs/protocol.md, "Stores").
+type StoreID [16]byte
+
+// CMState is the role of a server (Figure 4).
+type CMState uint8
+
+// The roles of a server. PreCandidate is ours: it asks whether an election
+// could be won and has changed nothing for it yet (prevote.go).
+const (
+	Follower CMState = iota
+	PreCandidate
+	Candidate
+	Leader
+)
+
+func (s CMState) String() string {
+	switch s {
+	case Follower:
+		return "follower"
+	case PreCandidate:
+		return "precandidate"
+	case Candidate:
+		return "candidate"
+	case Leader:
+		return "leader"
+	}
+	return fmt.Sprintf("CMState(%d)", uint8(s))
+}
+
+// Config is what a ConsensusModule must be told.
+type Config struct {
+	Cluster       ClusterID
+	ID            ServerID      // this server; must be a voter of Configuration
+	Configuration Configuration // all servers, this one included
+
+	// MaxBatchBytes bounds the entries of one AppendEntries message, in bytes of
+	// their encoding; a single larger entry still travels alone. Zero means 256 KiB.
+	MaxBatchBytes int
+
+	// MaxInflight bounds the AppendEntries messages with entries that are under
+	// way to one follower. Zero means 64.
+	MaxInflight int
+
+	// MaxBacklogBytes bounds the entries, in bytes, that are not yet committed or
+	// not yet applied; beyond it Submit is refused with ErrBusy. Zero means 64 MiB.
+	MaxBacklogBytes int
+
+	// DisablePreVote lets a timeout start an election at once, as in the paper.
+	DisablePreVote bool
+
+	// DisableQuorumCheck lets a leader without a majority stay, and lets a
+	// server vote although it hears a leader, as in the paper.
+	DisableQuorumCheck bool
+}
+
+// ErrConfig reports a Config that cannot work. Its text says what to change.
+var ErrConfig = errors.New("raft: bad configuration")
+
+// ErrBusy reports that too much is unfinished. Nothing was appended; try again
+// after a pause.
+var ErrBusy = errors.New("raft: too many unfinished commands, try again")
+
+// NotLeaderError reports that this server cannot take commands now. Retry at
+// Leader; 0 means an election is under way, so wait and ask anyone.
+type NotLeaderError struct {
+	Leader ServerID
+	Term   Term
+}
+
+func (e *NotLeaderError) Error() string {
+	if e.Leader == None {
+		return fmt.Sprintf("raft: not the leader in term %d; no leader is known", e.Term)
+	}
+	return fmt.Sprintf("raft: not the leader in term %d; ask server %d", e.Term, e.Leader)
+}
+
+// PersistentState is what a server finds on its disk when it starts (Figure 2,
+// "Persistent state on all servers"). The zero value is a server's first start.
+type PersistentState struct {
+	CurrentTerm Term
+	VotedFor    ServerID
+	Entries     []LogEntry // from index 1 on
+}
+
+// ConsensusModule is the algorithm of one server: events in, effects out. It
+// must be used by one goroutine at a time.
+type ConsensusModule struct {
+	id            ServerID
+	cluster       ClusterID
+	config        Config
+	configuration Configuration
+	peerIDs       []ServerID // the other voters, in order
+
+	// Persistent state on all servers (Figure 2). Step compares them before and
+	// after each event, so no handler can forget to save a change.
+	currentTerm Term
+	votedFor    ServerID // whom this server voted for in currentTerm; None if nobody
+	log         log
+
+	// Volatile state on all servers (Figure 2).
+	// Invariant: lastApplied <= delivered <= commitIndex <= log.lastIndex().
+	commitIndex Index
+	lastApplied Index
+
+	state    CMState
+	leaderID ServerID // who leads currentTerm, as far as known
+
+	// What the disk has confirmed. A leader's own copy of an entry counts up to
+	// savedIndex, a candidate's own vote once savedTerm is currentTerm.
+	savedIndex Index
+	savedTerm  Term
+
+	delivered Index // the last entry given out in Effects.Commit
+
+	// Volatile state on candidates: who voted for us in currentTerm. A set,
+	// because a doubled reply is one vote.
+	votesReceived map[ServerID]bool
+
+	// Volatile state on leaders (Figure 2), made anew by startLeader.
+	// Invariant: matchIndex[p] < nextIndex[p].
+	nextIndex  map[ServerID]Index
+	matchIndex map[ServerID]Index
+	windows    map[ServerID]*window // window.go
+
+	preVote preVote // prevote.go
+
+	backlogBytes int // bytes of the entries after lastApplied
+
+	timers [timerKinds]TimerNumber // the number of each timer's latest run; 0 if stopped
+	runs   TimerNumber             // the last number given to any timer
+
+	out Effects // what the current Step has asked for so far
+}
+
+// NewConsensusModule returns the module of a server that starts with what its
+// disk holds, and the effects of starting: a timer to run. It is a follower and
+// knows of nothing committed; both come back by talking to the others. A
+// configuration that cannot work is an ErrConfig.
+func NewConsensusModule(config Config, saved PersistentState) (*ConsensusModule, Effects, error) {
+	switch {
+	case config.ID == None:
+		return nil, Effects{}, fmt.Errorf("%w: server id 0 means nobody; ids start at 1", ErrConfig)
+	case !config.Configuration.Has(config.ID):
+		return nil, Effects{}, fmt.Errorf("%w: server %d is not among the voters %v", ErrConfig, config.ID, config.Configuration.Voters)
+	}
+	if config.MaxBatchBytes == 0 {
+		config.MaxBatchBytes = 256 << 10
+	}
+	if config.MaxInflight == 0 {
+		config.MaxInflight = 64
+	}
+	if config.MaxBacklogBytes == 0 {
+		config.MaxBacklogBytes = 64 << 20
+	}
+	cm := &ConsensusModule{
+		id:            config.ID,
+		cluster:       config.Cluster,
+		config:        config,
+		configuration: config.Configuration,
+		currentTerm:   saved.CurrentTerm,
+		votedFor:      saved.VotedFor,
+		log:           newLog(saved.Entries),
+	}
+	for _, id := range config.Configuration.Voters {
+		if id != config.ID {
+			cm.peerIDs = append(cm.peerIDs, id)
+		}
+	}
+	cm.savedTerm, cm.savedIndex = cm.currentTerm, cm.log.lastIndex()
+	cm.backlogBytes = encodedSize(saved.Entries)
+	cm.restartTimer(ElectionTimer)
+	return cm, cm.takeEffects(), nil
+}
+
+// Step is the contents page: one event in, what the server must do about it out.
+func (cm *ConsensusModule) Step(event Event) Effects {
+	term, vote := cm.currentTerm, cm.votedFor
+
+	switch ev := event.(type) {
+	case ElectionTimeout:
+		if cm.fired(ElectionTimer, ev.Number) {
+			cm.handleElectionTimeout() // FOL-2, CAN-4
+		}
+	case HeartbeatTimeout:
+		if cm.fired(HeartbeatTimer, ev.Number) {
+			cm.leaderSendAEs() // LEAD-1
+		}
+	case LeaderContactTimeout:
+		if cm.fired(LeaderContactTimer, ev.Number) {
+			cm.preVote.leaderContact = false
+		}
+	case QuorumCheckTimeout:
+		if cm.fired(QuorumCheckTimer, ev.Number) {
+			cm.checkQuorum()
+		}
+	case Message:
+		cm.handleMessage(ev)
+	case Submit:
+		cm.handleSubmit(ev) // LEAD-2
+	case Saved:
+		cm.handleSaved(ev)
+	case Applied:
+		cm.handleApplied(ev)
+	default:
+		cm.assertf(false, "unknown event %T", event)
+	}
+
+	cm.deliverCommitted() // ALL-1
+	if cm.currentTerm != term || cm.votedFor != vote || cm.log.changedFrom != 0 {
+		cm.save()
+	}
+	return cm.takeEffects()
+}
+
+// handleMessage sorts out what is not for this server, applies the rule that
+// every message obeys, and calls the handler.
+func (cm *ConsensusModule) handleMessage(m Message) {
+	if m.Cluster != cm.cluster || m.To != cm.id || m.From == cm.id || !cm.configuration.Has(m.From) {
+		return
+	}
+	if cm.ignoresVoteRequest(m) {
+		return // before ALL-2: not even its term counts
+	}
+	// ALL-2, here once for every request and reply.
+	if m.Term() > cm.currentTerm {
+		cm.becomeFollower(m.Term(), None)
+	}
+	switch body := m.Body.(type) {
+	case RequestVoteArgs:
+		cm.handleRequestVote(m.From, body)
+	case RequestVoteReply:
+		cm.handleRequestVoteReply(m.From, body)
+	case AppendEntriesArgs:
+		cm.handleAppendEntries(m.From, body)
+	case AppendEntriesReply:
+		cm.handleAppendEntriesReply(m.From, body)
+	case PreVoteArgs:
+		cm.handlePreVote(m.From, body)
+	case PreVoteReply:
+		cm.handlePreVoteReply(m.From, body)
+	default:
+		cm.assertf(false, "unknown message %T from server %d", m.Body, m.From)
+	}
+}
+
+// save asks for what has changed to be made durable. Term and vote go along
+// with every change of the log, so one record always tells both.
+func (cm *ConsensusModule) save() {
+	cm.out.Save = Save{CurrentTerm: cm.currentTerm, VotedFor: cm.votedFor}
+	if from := cm.log.changedFrom; from != 0 {
+		cm.out.Save.FirstIndex = from
+		cm.out.Save.Entries = cm.log.slice(from, cm.log.lastIndex())
+		cm.savedIndex = min(cm.savedIndex, from-1)
+		cm.log.changedFrom = 0
+	}
+}
+
+// handleSaved counts what has become durable: a candidate's vote for itself
+// and a leader's copy of its entries. Not earlier, or a power cut could take
+// back a vote or an entry that helped to make a majority.
+func (cm *ConsensusModule) handleSaved(ev Saved) {
+	cm.assertf(ev.Term == cm.currentTerm && ev.Index == cm.log.lastIndex(),
+		"saved up to index %d in term %d, but the log ends at %d in term %d", ev.Index, ev.Term, cm.log.lastIndex(), cm.currentTerm)
+	cm.savedTerm, cm.savedIndex = ev.Term, ev.Index
+	switch cm.state {
+	case Candidate:
+		cm.receiveVote(cm.id)
+	case Leader:
+		cm.advanceCommitIndex() // LEAD-4
+	}
+}
+
+// send queues a message for when everything that it may rely on is durable.
+func (cm *ConsensusModule) send(to ServerID, body Body) {
+	cm.out.SendAfter = append(cm.out.SendAfter, Message{cm.cluster, cm.id, to, body})
+}
+
+// sendNow queues a leader's AppendEntries, which need not wait for the disk.
+func (cm *ConsensusModule) sendNow(to ServerID, args AppendEntriesArgs) {
+	cm.assertf(cm.state == Leader && cm.savedTerm == cm.currentTerm,
+		"%s in term %d sends entries, but only term %d is durable", cm.state, cm.currentTerm, cm.savedTerm)
+	cm.out.Send = append(cm.out.Send, Message{cm.cluster, cm.id, to, args})
+}
+
+func (cm *ConsensusModule) restartTimer(kind TimerKind) {
+	cm.runs++
+	cm.timers[kind] = cm.runs
+	cm.out.Timers[kind] = TimerChange{RestartTimer, cm.runs}
+}
+
+func (cm *ConsensusModule) stopTimer(kind TimerKind) {
+	if cm.timers[kind] != 0 {
+		cm.timers[kind] = 0
+		cm.out.Timers[kind] = TimerChange{Action: StopTimer}
+	}
+}
+
+// fired reports whether timer kind's run n is the current one, and ends it.
+func (cm *ConsensusModule) fired(kind TimerKind, n TimerNumber) bool {
+	if n == 0 || cm.timers[kind] != n {
+		return false // it was restarted or stopped after it fired
+	}
+	cm.timers[kind] = 0
+	return true
+}
+
+func (cm *ConsensusModule) takeEffects() Effects {
+	out := cm.out
+	cm.out = Effects{}
+	return out
+}
+
+// Clone returns an independent copy, so that a simulator can step back or try
+// two futures. Entries are shared; nobody changes them.
+func (cm *ConsensusModule) Clone() *ConsensusModule {
+	c := *cm
+	c.log.entries = slices.Clip(cm.log.entries)
+	c.votesReceived = maps.Clone(cm.votesReceived)
+	c.nextIndex = maps.Clone(cm.nextIndex)
+	c.matchIndex = maps.Clone(cm.matchIndex)
+	c.preVote.votes = maps.Clone(cm.preVote.votes)
+	c.preVote.heard = maps.Clone(cm.preVote.heard)
+	if cm.windows != nil {
+		c.windows = make(map[ServerID]*window, len(cm.windows))
+		for _, p := range cm.peerIDs {
+			w := *cm.windows[p]
+			w.ends = slices.Clone(w.ends)
+			c.windows[p] = &w
+		}
+	}
+	return &c
+}
+
+// assertf panics if our own reasoning is broken. Nothing from outside may lead
+// here: what arrives in a message or from a disk is checked where it enters.
+func (cm *ConsensusModule) assertf(ok bool, format string, args ...any) {
+	if !ok {
+		var b strings.Builder
+		fmt.Fprintf(&b, "raft: server %d, term %d: ", cm.id, cm.currentTerm)
+		fmt.Fprintf(&b, format, args...)
+		panic(b.String())
+	}
+}
