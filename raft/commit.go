@@ -1,9 +1,9 @@
 package raft
 
-// maxUnapplied bounds the entries that are given to the state machine before it
+// MaxUnapplied bounds the entries that are given to the state machine before it
 // reports the earlier ones as applied. What is committed and not yet given out
 // simply stays in the log; there is no second queue to grow.
-const maxUnapplied = 4096
+const MaxUnapplied = 4096
 
 // advanceCommitIndex is LEAD-4: "if there exists an N such that N > commitIndex,
 // a majority of matchIndex[i] >= N, and log[N].term == currentTerm".
@@ -37,7 +37,7 @@ func (cm *ConsensusModule) commitTo(index Index) {
 
 // deliverCommitted gives newly committed entries to the state machine (ALL-1).
 func (cm *ConsensusModule) deliverCommitted() {
-	limit := min(cm.commitIndex, cm.lastApplied+maxUnapplied)
+	limit := min(cm.commitIndex, cm.lastApplied+MaxUnapplied)
 	for cm.delivered < limit {
 		cm.delivered++
 		e := cm.log.entry(cm.delivered)
