@@ -1,0 +1,238 @@
+package api
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// What a careless reader would accept or change in meaning (pitfall UX-02).
+func TestDecodeRefuses(t *testing.T) {
+	for _, tc := range []struct{ name, body, text string }{
+		{"nothing", ``, "must be a JSON object"},
+		{"null", `null`, "must be a JSON object"},
+		{"an array", `["k"]`, "must be a JSON object"},
+		{"half an object", `{"Key":"k"`, "unexpected EOF"},
+		{"a second value", `{"Key":"k","Value":"v"}{}`, "after top-level value"},
+		{"garbage behind", `{"Key":"k","Value":"v"} x`, "after top-level value"},
+		{"no key", `{"Value":"v"}`, "Key is missing"},
+		{"no value", `{"Key":"k"}`, "Value is missing"},
+		{"null for a value", `{"Key":"k","Value":null}`, "Value must not be null"},
+		{"a doubled field", `{"Key":"k","Key":"l","Value":"v"}`, "duplicate"},
+		{"an unknown field", `{"Key":"k","Value":"v","TTL":1}`, "unknown object member name"},
+		{"another case", `{"key":"k","Value":"v"}`, "unknown object member name"},
+		{"a number for text", `{"Key":1,"Value":"v"}`, "Key"},
+		{"invalid UTF-8", "{\"Key\":\"\xff\",\"Value\":\"v\"}", "invalid UTF-8"},
+		{"a lone surrogate", `{"Key":"\ud800","Value":"v"}`, "surrogate"},
+		{"ClientID of a wrong type", `{"Key":"k","Value":"v","ClientID":true,"RequestID":1}`, "string or an integer"},
+		{"ClientID with a fraction", `{"Key":"k","Value":"v","ClientID":1.5,"RequestID":1}`, "string or an integer"},
+		{"ClientID with an exponent", `{"Key":"k","Value":"v","ClientID":1e3,"RequestID":1}`, "string or an integer"},
+		{"ClientID -0", `{"Key":"k","Value":"v","ClientID":-0,"RequestID":1}`, "string or an integer"},
+		{"an empty ClientID", `{"Key":"k","Value":"v","ClientID":""}`, "ClientID must not be empty"},
+		{"RequestID 0", `{"Key":"k","Value":"v","RequestID":0}`, "RequestID must be 1 or more"},
+		{"a negative RequestID", `{"Key":"k","Value":"v","ClientID":"c","RequestID":-1}`, "RequestID"},
+		{"a RequestID beyond 64 bits", `{"Key":"k","Value":"v","ClientID":"c","RequestID":18446744073709551616}`, "RequestID"},
+		{"RequestID as text", `{"Key":"k","Value":"v","ClientID":"c","RequestID":"1"}`, "RequestID"},
+		{"RequestID with a fraction", `{"Key":"k","Value":"v","ClientID":"c","RequestID":1.5}`, "RequestID"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			err := Decode([]byte(tc.body), &PutRequest{})
+			var refused *RequestError
+			require.ErrorAs(t, err, &refused)
+			require.Equal(t, StatusBadRequest, refused.Status)
+			require.Contains(t, refused.Text, tc.text)
+			t.Log(refused.Text)
+		})
+	}
+}
+
+func TestValidateRefuses(t *testing.T) {
+	acked := func(n uint64) *uint64 { return &n }
+	put := func(change func(*PutRequest)) *PutRequest {
+		r := &PutRequest{Key: "k", Value: "v"}
+		change(r)
+		return r
+	}
+	for _, tc := range []struct {
+		name   string
+		r      Request
+		status Status
+	}{
+		{"an empty key", &GetRequest{}, StatusBadRequest},
+		{"an empty key to write", &DeleteRequest{}, StatusBadRequest},
+		{"a long key", &GetRequest{Key: strings.Repeat("k", 1025)}, StatusTooLarge},
+		{"a long value", &AppendRequest{Key: "k", Value: strings.Repeat("v", 1<<20+1)}, StatusTooLarge},
+		{"a long compare value", &CASRequest{Key: "k", CompareValue: strings.Repeat("v", 1<<20+1)}, StatusTooLarge},
+		{"ClientID alone", put(func(r *PutRequest) { r.ClientID = "c" }), StatusBadRequest},
+		{"RequestID alone", put(func(r *PutRequest) { r.RequestID = 1 }), StatusBadRequest},
+		{"AckedThrough alone", put(func(r *PutRequest) { r.AckedThrough = acked(0) }), StatusBadRequest},
+		{"a long ClientID", put(func(r *PutRequest) { r.ClientID, r.RequestID = ClientID(strings.Repeat("c", 65)), 1 }), StatusBadRequest},
+		{"AckedThrough = RequestID", put(func(r *PutRequest) { r.ClientID, r.RequestID, r.AckedThrough = "c", 7, acked(7) }), StatusBadRequest},
+		{"AckedThrough > RequestID", put(func(r *PutRequest) { r.ClientID, r.RequestID, r.AckedThrough = "c", 7, acked(8) }), StatusBadRequest},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var refused *RequestError
+			require.ErrorAs(t, tc.r.Validate(Limits{}), &refused)
+			require.Equal(t, tc.status, refused.Status)
+			require.Equal(t, OutcomeNotApplied, refused.Response().Outcome)
+		})
+	}
+}
+
+// At the limit is inside, and an empty value is a value.
+func TestAccepted(t *testing.T) {
+	for _, r := range []Request{
+		&SessionRequest{},
+		&GetRequest{Key: strings.Repeat("k", 1024)},
+		&PutRequest{Key: "k", Value: strings.Repeat("v", 1<<20)},
+		&PutRequest{Key: "k"},
+		&CASRequest{Key: "k"},
+		&DeleteRequest{Key: "k", ClientID: ClientID(strings.Repeat("c", 64)), RequestID: 1},
+		&AppendRequest{Key: "k", ClientID: "c", RequestID: 7, AckedThrough: new(uint64(6))},
+		&AppendRequest{Key: "k", ClientID: "c", RequestID: 7, AckedThrough: new(uint64(0))},
+	} {
+		require.NoError(t, r.Validate(Limits{}))
+	}
+	require.Error(t, (&GetRequest{Key: "long"}).Validate(Limits{KeyBytes: 3}), "a limit of the server's own")
+}
+
+// The posts' clients number themselves, and send an identity with reads too.
+func TestClientIDFromANumber(t *testing.T) {
+	for body, want := range map[string]ClientID{
+		`{"Key":"k","ClientID":"c","RequestID":1}`:                   "c",
+		`{"Key":"k","ClientID":7,"RequestID":1}`:                     "7",
+		`{"Key":"k","ClientID":-7,"RequestID":1}`:                    "-7",
+		`{"Key":"k","ClientID":9007199254740993,"RequestID":1}`:      "9007199254740993",
+		`{"Key":"k","ClientID":123456789012345678901,"RequestID":1}`: "123456789012345678901",
+	} {
+		var r DeleteRequest
+		require.NoError(t, Decode([]byte(body), &r))
+		require.Equal(t, want, r.ClientID)
+		encoded, err := Encode(&r)
+		require.NoError(t, err)
+		require.Contains(t, string(encoded), `"ClientID":"`+string(want)+`"`)
+	}
+	for _, body := range []string{`{"Key":"k","ClientID":0,"RequestID":0}`, `{"Key":"k","ClientID":""}`, `{"Key":"k"}`} {
+		var r GetRequest
+		require.NoError(t, Decode([]byte(body), &r))
+		require.NoError(t, r.Validate(Limits{}), "the identity of a read is ignored")
+	}
+}
+
+// AckedThrough 0 and no AckedThrough say different things: a client with many
+// calls in flight has acknowledged nothing yet, a simple client all before.
+func TestAckedThroughAbsentIsNotZero(t *testing.T) {
+	var r PutRequest
+	require.NoError(t, Decode([]byte(`{"Key":"k","Value":"","ClientID":"c","RequestID":5,"AckedThrough":0}`), &r))
+	require.EqualValues(t, 0, Acked(r.RequestID, r.AckedThrough))
+	r = PutRequest{}
+	require.NoError(t, Decode([]byte(`{"Key":"k","Value":"","ClientID":"c","RequestID":5}`), &r))
+	require.EqualValues(t, 4, Acked(r.RequestID, r.AckedThrough))
+	require.EqualValues(t, 0, Acked(0, nil), "a write without identity")
+}
+
+func TestEncodeRefusesInvalidUTF8(t *testing.T) {
+	_, err := Encode(&PutRequest{Key: "\xff", Value: "v"})
+	require.Error(t, err, "U+FFFD in its place would be another key (pitfall UX-01)")
+}
+
+// Every status has a row, and the promise that a row makes is kept: "not
+// applied" never comes with a code that invites a client to think otherwise.
+func TestMeanings(t *testing.T) {
+	for s, m := range meanings {
+		require.True(t, s.Known())
+		require.Equal(t, m.outcome, s.Outcome())
+		require.Equal(t, m.http, HTTPStatus(s))
+		require.Equal(t, m.exit, ExitCode(Refuse(s, "")))
+		switch m.exit {
+		case ExitRefused, ExitUnavailable:
+			require.Equal(t, OutcomeNotApplied, m.outcome, "%s", s)
+		case ExitUnknown:
+			require.Equal(t, OutcomeUnknown, m.outcome, "%s", s)
+		}
+	}
+	require.False(t, Status("Gone").Known())
+	require.Equal(t, OutcomeUnknown, Status("Gone").Outcome())
+	require.Equal(t, 500, HTTPStatus("Gone"))
+	require.Equal(t, ExitUnknown, ExitCode(Refuse("Gone", "")))
+
+	require.Equal(t, ExitAbsent, ExitCode(&GetResponse{RespStatus: StatusOK}))
+	require.Equal(t, ExitOK, ExitCode(&GetResponse{RespStatus: StatusOK, KeyFound: true}))
+	require.Equal(t, ExitNotSwapped, ExitCode(&CASResponse{RespStatus: StatusOK}))
+	require.Equal(t, ExitOK, ExitCode(&CASResponse{RespStatus: StatusOK, Swapped: true}))
+	require.Equal(t, ExitUnknown, ExitCode(&CASResponse{RespStatus: StatusTimeout}))
+	require.Equal(t, ExitOK, ExitCode(&DeleteResponse{RespStatus: StatusOK}), "deleting an absent key is no failure")
+}
+
+func TestDecodeResponse(t *testing.T) {
+	var r PutResponse
+	require.NoError(t, DecodeResponse([]byte(`{"RespStatus":"OK","Outcome":"applied","KeyFound":true,"PrevValue":"a","Version":3,"Later":[1]}`), &r))
+	require.Equal(t, PutResponse{RespStatus: StatusOK, Outcome: OutcomeApplied, KeyFound: true, PrevValue: "a", Version: 3}, r)
+
+	// None of these may pass for a success (pitfall UX-04).
+	for _, body := range []string{
+		``, `{}`, `null`, `<html>`, `{"RespStatus":"OK"}`, `{"RespStatus":"Great","Outcome":"applied"}`,
+		`{"RespStatus":"OK","Outcome":"done"}`, `{"RespStatus":"OK","Outcome":"applied"`, `{"RespStatus":"OK","Outcome":"applied"} {}`,
+		`{"RespStatus":"OK","Outcome":"applied","KeyFound":null}`,
+	} {
+		require.Error(t, DecodeResponse([]byte(body), &PutResponse{}), body)
+	}
+}
+
+func TestResponsesShareTheirHead(t *testing.T) {
+	want := ErrorResponse{RespStatus: StatusNotLeader, Outcome: OutcomeNotApplied, Leader: 2, LeaderHTTP: "localhost:8081", Error: "not the leader"}
+	data, err := Encode(&want)
+	require.NoError(t, err)
+	for _, r := range []Response{
+		&ErrorResponse{}, &SessionResponse{}, &PutResponse{}, &AppendResponse{}, &DeleteResponse{}, &CASResponse{}, &GetResponse{}, &StatusResponse{},
+	} {
+		require.NoError(t, DecodeResponse(data, r))
+		require.Equal(t, want, r.Head())
+	}
+}
+
+// What is accepted can be written and read again, and says the same.
+func FuzzDecode(f *testing.F) {
+	for _, body := range []string{
+		`{}`,
+		`{"Key":"k"}`,
+		`{"Key":"k","Value":""}`,
+		`{"Key":"k","Value":"v","ClientID":"s-ABCDEFGHIJKLMNOPQRSTUVWXYZ","RequestID":7,"AckedThrough":3}`,
+		`{"Key":"ключ","CompareValue":"a","Value":"\u0000","ClientID":-12,"RequestID":1}`,
+		`{"Key":"\ud83d\ude00","Value":"v"} `,
+		`{"Key":"\ud800","Value":"v"}`,
+		`{"Key":"k","Value":"v","Value":"w"}`,
+	} {
+		f.Add([]byte(body))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		for _, fresh := range []func() Request{
+			func() Request { return &SessionRequest{} },
+			func() Request { return &GetRequest{} },
+			func() Request { return &PutRequest{} },
+			func() Request { return &AppendRequest{} },
+			func() Request { return &CASRequest{} },
+			func() Request { return &DeleteRequest{} },
+		} {
+			r := fresh()
+			err := Decode(data, r)
+			if err == nil {
+				err = r.Validate(Limits{})
+			}
+			if err != nil {
+				var refused *RequestError
+				if !errors.As(err, &refused) || HTTPStatus(refused.Status)/100 != 4 {
+					t.Fatalf("%T refused with %v", r, err)
+				}
+				continue
+			}
+			encoded, err := Encode(r)
+			require.NoError(t, err)
+			again := fresh()
+			require.NoError(t, Decode(encoded, again))
+			require.Equal(t, r, again)
+		}
+	})
+}
