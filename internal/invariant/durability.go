@@ -1,0 +1,196 @@
+package invariant
+
+import (
+	"bytes"
+
+	"raftkv/raft"
+)
+
+// disk is what of a server is known to survive a crash.
+type disk struct {
+	term raft.Term
+	vote raft.ServerID
+	log  terms
+}
+
+// checkSave compares what has changed in a step with what it wants saved.
+// A change that is in no Save would be forgotten in a crash.
+func (c *Checker) checkSave(s *server, before raft.Status, changed raft.Index, save raft.Save) error {
+	now := s.status
+	if !save.Needed() {
+		if now.Term != before.Term || now.VotedFor != before.VotedFor || changed != 0 {
+			return s.violates(Durability, "changed its term, vote or log and saves nothing (term %d→%d, vote %d→%d, log from index %d)",
+				before.Term, now.Term, before.VotedFor, now.VotedFor, changed)
+		}
+		return nil
+	}
+	switch {
+	case save.CurrentTerm != now.Term || save.VotedFor != now.VotedFor:
+		return s.violates(Durability, "is in term %d with vote %d, but saves term %d with vote %d",
+			now.Term, now.VotedFor, save.CurrentTerm, save.VotedFor)
+	case changed != 0 && (save.FirstIndex == 0 || save.FirstIndex > changed):
+		return s.violates(Durability, "changed its log from index %d, but saves it from index %d", changed, save.FirstIndex)
+	case save.FirstIndex != 0 && save.FirstIndex-1+raft.Index(len(save.Entries)) != s.log.last():
+		return s.violates(Durability, "saves %d entries from index %d, but its log ends at %d", len(save.Entries), save.FirstIndex, s.log.last())
+	}
+	for n, e := range save.Entries {
+		if err := c.checkSaved(s, save.FirstIndex+raft.Index(n), e); err != nil {
+			return err
+		}
+	}
+	s.unsaved = true
+	if save.FirstIndex != 0 && (s.rewrite == 0 || save.FirstIndex < s.rewrite) {
+		s.rewrite = save.FirstIndex
+	}
+	return nil
+}
+
+// checkSaved demands that an entry to be saved is the one in the log.
+func (c *Checker) checkSaved(s *server, i raft.Index, e raft.LogEntry) error {
+	if s.log.has(i, e.Term) {
+		for _, o := range c.seen[i] {
+			if o.term == e.Term && o.kind == e.Kind && bytes.Equal(o.command, e.Command) {
+				return nil
+			}
+		}
+	}
+	return s.violates(Durability, "saves another entry at index %d than its log has", i)
+}
+
+// write carries out a Save on s.disk.
+func (s *server) write(save raft.Save) error {
+	switch {
+	case save.CurrentTerm < s.disk.term:
+		return s.violates(Monotony, "saves term %d over term %d", save.CurrentTerm, s.disk.term)
+	case save.CurrentTerm == s.disk.term && s.disk.vote != raft.None && save.VotedFor != s.disk.vote:
+		return s.violates(VoteOnce, "saves a vote for %d in term %d over one for %d", save.VotedFor, save.CurrentTerm, s.disk.vote)
+	case save.FirstIndex > s.disk.log.last()+1:
+		return s.violates(Durability, "saves entries from index %d, but its disk ends at %d", save.FirstIndex, s.disk.log.last())
+	}
+	s.disk.term, s.disk.vote = save.CurrentTerm, save.VotedFor
+	if save.FirstIndex != 0 {
+		s.disk.log = s.disk.log[:save.FirstIndex]
+		for _, e := range save.Entries {
+			s.disk.log = append(s.disk.log, e.Term)
+		}
+	}
+	return nil
+}
+
+// checkReload compares what a server finds on its disk with what was durable.
+// It may find more: a Save that the crash interrupted can have arrived in part.
+func (s *server) checkReload(saved raft.PersistentState) error {
+	switch {
+	case saved.CurrentTerm < s.disk.term:
+		return s.violates(Durability, "restarts in term %d, but term %d was durable", saved.CurrentTerm, s.disk.term)
+	case saved.CurrentTerm == s.disk.term && s.disk.vote != raft.None && saved.VotedFor != s.disk.vote:
+		return s.violates(VoteOnce, "restarts with a vote for %d in term %d, but one for %d was durable", saved.VotedFor, saved.CurrentTerm, s.disk.vote)
+	}
+	for i := raft.Index(1); i <= s.disk.log.last() && (s.rewrite == 0 || i < s.rewrite); i++ {
+		if i > raft.Index(len(saved.Entries)) || saved.Entries[i-1].Term != s.disk.log[i] {
+			return s.violates(Durability, "restarts without index %d of term %d, which was durable", i, s.disk.log[i])
+		}
+	}
+	return nil
+}
+
+// checkMessages judges each message at the moment it may leave.
+func (c *Checker) checkMessages(s *server, effects raft.Effects) error {
+	for _, m := range effects.Send {
+		switch m.Body.(type) {
+		case raft.RequestVoteArgs, raft.RequestVoteReply, raft.AppendEntriesReply, raft.PreVoteArgs, raft.PreVoteReply:
+			return s.violates(Durability, "sends a %T before its disk is written", m.Body)
+		}
+		if m.Term() != s.disk.term {
+			return s.violates(Durability, "sends a %T of term %d before its disk is written; term %d is durable", m.Body, m.Term(), s.disk.term)
+		}
+		if err := c.checkTruth(s, m); err != nil {
+			return err
+		}
+	}
+	for _, m := range effects.SendAfter {
+		if err := c.checkTruth(s, m); err != nil {
+			return err
+		}
+		if s.unsaved {
+			s.waiting = append(s.waiting, m)
+			continue
+		}
+		if err := c.checkPromise(s, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkPromise judges a message that leaves now. What it promises in its term
+// must be on the disk, or the sender could come back from a crash and act
+// against it. A later term on the disk covers it: no promise of an older term
+// can be broken from there.
+func (c *Checker) checkPromise(s *server, m raft.Message) error {
+	term := m.Term()
+	if term > s.disk.term {
+		return s.violates(Durability, "sends a %T of term %d, but term %d is durable", m.Body, term, s.disk.term)
+	}
+	if term < s.disk.term {
+		return nil
+	}
+	switch body := m.Body.(type) {
+	case raft.RequestVoteArgs:
+		if s.disk.vote != s.id {
+			return s.violates(Durability, "asks for votes in term %d, but its own vote is not durable", term)
+		}
+	case raft.RequestVoteReply:
+		if body.VoteGranted && s.disk.vote != m.To {
+			return s.violates(Durability, "votes for %d in term %d, but a vote for %d is durable", m.To, term, s.disk.vote)
+		}
+	case raft.AppendEntriesReply:
+		if body.Success {
+			return c.checkAcknowledgement(s, m.To, body)
+		}
+	}
+	return nil
+}
+
+// checkAcknowledgement judges "my log equals yours up to MatchIndex".
+func (c *Checker) checkAcknowledgement(s *server, leader raft.ServerID, reply raft.AppendEntriesReply) error {
+	if reply.MatchIndex > s.disk.log.last() {
+		return s.violates(Durability, "acknowledges index %d, but only %d is durable", reply.MatchIndex, s.disk.log.last())
+	}
+	// Only while the leader still leads that term is its log at hand.
+	if l, err := c.server(leader); err == nil && l.status.State == raft.Leader && l.status.Term == reply.Term {
+		if t := s.disk.log[reply.MatchIndex]; !l.log.has(reply.MatchIndex, t) {
+			return s.violates(Durability, "acknowledges index %d, where it has term %d and leader %d has not", reply.MatchIndex, t, leader)
+		}
+	}
+	if reply.Term > s.ackedTerm {
+		s.ackedTerm, s.acked = reply.Term, 0
+	}
+	s.acked = max(s.acked, reply.MatchIndex)
+	return nil
+}
+
+// checkTruth compares a leader's AppendEntries with its log.
+func (c *Checker) checkTruth(s *server, m raft.Message) error {
+	args, ok := m.Body.(raft.AppendEntriesArgs)
+	if !ok || args.Term != s.status.Term {
+		return nil // within a batch, the log may have moved on
+	}
+	last := args.PrevLogIndex + raft.Index(len(args.Entries))
+	switch {
+	case s.status.State != raft.Leader:
+		return s.violates(Truth, "sends AppendEntries as %s of term %d", s.status.State, args.Term)
+	case !s.log.has(args.PrevLogIndex, args.PrevLogTerm):
+		return s.violates(Truth, "says that it has term %d at index %d", args.PrevLogTerm, args.PrevLogIndex)
+	case last < args.PrevLogIndex || last > s.log.last():
+		return s.violates(Truth, "sends entries up to index %d, but its log ends at %d", last, s.log.last())
+	case args.LeaderCommit > s.status.CommitIndex:
+		return s.violates(Truth, "says that %d is committed, but its commit index is %d", args.LeaderCommit, s.status.CommitIndex)
+	}
+	for n, e := range args.Entries {
+		if i := args.PrevLogIndex + 1 + raft.Index(n); !s.log.has(i, e.Term) {
+			return s.violates(Truth, "sends an entry of term %d for index %d, its log has another", e.Term, i)
+		}
+	}
+	return nil
+}
