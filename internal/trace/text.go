@@ -1,0 +1,158 @@
+package trace
+
+import (
+	"fmt"
+	"strings"
+
+	"raftkv/raft"
+)
+
+// String returns the record as one line for people:
+//
+//	0042 n2 follower t3 | n1: AppendEntries prev=4/t2 +2 commit=4 | log 4→6 commit 3→4 | save, →n1 ok match=6
+//
+// that is: number, server, role and term after the step; what happened; what
+// changed; what is to be done. An empty last part is left out.
+func (r *Record) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%04d ", r.Number)
+	if r.At != 0 {
+		fmt.Fprintf(&b, "%.3fs ", r.At.Seconds())
+	}
+	fmt.Fprintf(&b, "n%d %s t%d | %s", r.Server, r.After.State, r.After.Term, r.what())
+	if changes := r.changes(); changes != "" {
+		b.WriteString(" | " + changes)
+	}
+	if todo := todo(&r.Effects); todo != "" {
+		b.WriteString(" | " + todo)
+	}
+	return b.String()
+}
+
+// what describes the event.
+func (r *Record) what() string {
+	switch ev := r.Event.(type) {
+	case nil:
+		return r.Note
+	case raft.ElectionTimeout:
+		return "election timeout"
+	case raft.HeartbeatTimeout:
+		return "heartbeat timeout"
+	case raft.LeaderContactTimeout:
+		return "no leader lately"
+	case raft.QuorumCheckTimeout:
+		return "quorum check"
+	case raft.Submit:
+		words := make([]string, len(ev.Commands))
+		for i, c := range ev.Commands {
+			words[i] = Command(c)
+		}
+		return "submit " + strings.Join(words, " ")
+	case raft.Saved:
+		return fmt.Sprintf("saved to %d in t%d", ev.Index, ev.Term)
+	case raft.Applied:
+		return fmt.Sprintf("applied to %d", ev.Index)
+	case raft.Message:
+		return fmt.Sprintf("n%d: %s", ev.From, message(ev, r.Before.Term))
+	}
+	return fmt.Sprintf("%T", r.Event)
+}
+
+// changes describes how the state differs.
+func (r *Record) changes() string {
+	var words []string
+	note := func(format string, args ...any) { words = append(words, fmt.Sprintf(format, args...)) }
+	b, a := &r.Before, &r.After
+	if a.State != b.State {
+		note("%s→%s", b.State, a.State)
+	}
+	if a.Term != b.Term {
+		note("term %d→%d", b.Term, a.Term)
+	}
+	if a.VotedFor != b.VotedFor && a.VotedFor != raft.None {
+		note("votes for n%d", a.VotedFor)
+	}
+	if first := r.Effects.Save.FirstIndex; first != 0 && first <= b.LastIndex {
+		note("log %d→%d→%d", b.LastIndex, first-1, a.LastIndex) // cut, then grown
+	} else if a.LastIndex != b.LastIndex {
+		note("log %d→%d", b.LastIndex, a.LastIndex)
+	}
+	if a.CommitIndex != b.CommitIndex {
+		note("commit %d→%d", b.CommitIndex, a.CommitIndex)
+	}
+	return strings.Join(words, " ")
+}
+
+// todo lists the effects in the order in which they are carried out. Timers
+// are left out: what restarts them is plain from the event, and there are many.
+func todo(e *raft.Effects) string {
+	var words []string
+	for _, s := range e.Submitted {
+		if s.Err != nil {
+			words = append(words, "refused: "+s.Err.Error())
+		}
+	}
+	for _, m := range e.Send {
+		words = append(words, fmt.Sprintf("→n%d %s", m.To, message(m, m.Term())))
+	}
+	if e.Save.Needed() {
+		words = append(words, "save")
+	}
+	for _, m := range e.SendAfter {
+		words = append(words, fmt.Sprintf("→n%d %s", m.To, message(m, m.Term())))
+	}
+	if n := len(e.Commit); n > 0 {
+		words = append(words, fmt.Sprintf("apply %d..%d", e.Commit[0].Index, e.Commit[n-1].Index))
+	}
+	return strings.Join(words, ", ")
+}
+
+// Message describes a message in a few words, such as "AppendEntries t3
+// prev=4/t2 +2 commit=4" or "ok match=6 t3".
+func Message(m raft.Message) string { return message(m, 0) }
+
+// message leaves the term out if it is the one that the reader expects.
+func message(m raft.Message, expected raft.Term) string {
+	var t string
+	if m.Term() != expected {
+		t = fmt.Sprintf(" t%d", m.Term())
+	}
+	switch b := m.Body.(type) {
+	case raft.RequestVoteArgs:
+		return fmt.Sprintf("RequestVote%s last=%d/t%d", t, b.LastLogIndex, b.LastLogTerm)
+	case raft.PreVoteArgs:
+		return fmt.Sprintf("PreVote%s last=%d/t%d round=%d", t, b.LastLogIndex, b.LastLogTerm, b.Round)
+	case raft.RequestVoteReply:
+		return vote(b.VoteGranted) + t
+	case raft.PreVoteReply:
+		return "pre-" + vote(b.VoteGranted) + t
+	case raft.AppendEntriesArgs:
+		s := fmt.Sprintf("AppendEntries%s prev=%d/t%d", t, b.PrevLogIndex, b.PrevLogTerm)
+		if n := len(b.Entries); n > 0 {
+			s += fmt.Sprintf(" +%d", n)
+		}
+		return s + fmt.Sprintf(" commit=%d", b.LeaderCommit)
+	case raft.AppendEntriesReply:
+		if b.Success {
+			return fmt.Sprintf("ok match=%d%s", b.MatchIndex, t)
+		}
+		return fmt.Sprintf("no prev=%d conflict=%d/t%d%s", b.PrevLogIndex, b.ConflictIndex, b.ConflictTerm, t)
+	}
+	return fmt.Sprintf("%v", m.Body)
+}
+
+func vote(granted bool) string {
+	if granted {
+		return "vote"
+	}
+	return "no vote"
+}
+
+// Command describes a command: as it is if it reads well on one line, quoted if not.
+func Command(c []byte) string {
+	s := string(c)
+	if quoted := fmt.Sprintf("%q", s); strings.ContainsAny(s, " ,|") || quoted != `"`+s+`"` || s == "" {
+		return quoted
+	}
+	return s
+}
