@@ -1,0 +1,3 @@
+package raft
+
+import _ "raftkv/raft" // want imports

@@ -1,0 +1,22 @@
+package raft
+
+import (
+	"testing"
+	"time"
+
+	_ "github.com/spf13/cobra"
+)
+
+func TestSleeps(t *testing.T) {
+	time.Sleep(time.Second) // want sleeps
+}
+
+func TestSkips(t *testing.T) {
+	t.Skip("not today") // want skips
+}
+
+func ExampleLog() {
+	// Output:
+}
+
+func Testify() {} // no test: a small letter follows
