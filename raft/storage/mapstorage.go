@@ -39,9 +39,13 @@ func (m *MapStorage) Save(s raft.Save) error {
 	}
 	m.state.CurrentTerm, m.state.VotedFor = s.CurrentTerm, s.VotedFor
 	if s.FirstIndex != 0 {
-		// The cap makes append copy, so that clones and earlier Loads keep theirs.
-		keep := s.FirstIndex - 1
-		m.state.Entries = append(m.state.Entries[:keep:keep], s.Entries...)
+		kept := m.state.Entries[:s.FirstIndex-1]
+		if len(kept) < len(m.state.Entries) {
+			// Without spare room append copies, and a clone or an earlier Load keeps
+			// the entries that are replaced here.
+			kept = slices.Clip(kept)
+		}
+		m.state.Entries = append(kept, s.Entries...)
 	}
 	return nil
 }
