@@ -1,0 +1,25 @@
+// Package kvclient is the store's client for Go programs. It finds the leader,
+// numbers the writes, retries them safely and says honestly how they ended.
+//
+// One [KVClient] serves any number of goroutines, and sharing one is the fast
+// way to use the store. Every write has an identity, (ClientID, RequestID), that
+// all its attempts repeat; the cluster carries out one of them and answers the
+// others with its result. So a write ends in one of three ways:
+//
+//   - no error: it was applied, exactly once;
+//   - a *[UnknownError]: it may have been applied, or may still be, at most once
+//     and never after a later write of this client was applied;
+//   - any other error: it was not applied and never will be.
+//
+// Reading order:
+//
+//	kvclient.go  KVClient and its operations
+//	write.go     a write and its identity, for callers who keep identities themselves
+//	errors.go    the errors above
+//	session.go   registration, and which numbers are open
+//	retry.go     one call: attempts, pauses, and when to stop
+//	route.go     which endpoint to ask next
+//	exchange.go  one attempt over HTTP
+//
+// The arithmetic of numbers and outcomes is a package of its own, numbering.
+package kvclient

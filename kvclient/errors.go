@@ -1,0 +1,76 @@
+package kvclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"raftkv/api"
+)
+
+// ErrClosed reports a call on a client that was closed before or during the
+// call. During the call it is the cause in an [UnknownError] if the write had
+// been sent.
+var ErrClosed = errors.New("kvclient: the client is closed")
+
+// ErrNoEndpoints reports a client that was made without any address to ask.
+var ErrNoEndpoints = errors.New("kvclient: no endpoints given")
+
+// UnknownError reports a write of which nobody can say whether it was applied:
+// a request was sent and no answer with its result came back in time.
+//
+// Do not repeat the write as a new one, or it may happen twice. To learn how it
+// ended, call [KVClient.Resume] with Identity while no later write of this
+// ClientID was sent; after one the write can no longer take effect late, and
+// reading the key tells what is there. errors.As finds it; errors.Is finds
+// context.DeadlineExceeded and context.Canceled if the context ended the call.
+type UnknownError struct {
+	// ClientID and RequestID are the write's identity; "" and 0 for a write that
+	// was sent without one.
+	ClientID  api.ClientID
+	RequestID uint64
+
+	Err error // what happened last
+}
+
+func (e *UnknownError) Error() string {
+	if e.ClientID == "" {
+		return fmt.Sprintf("kvclient: a write without identity may or may not have been applied: %v", e.Err)
+	}
+	return fmt.Sprintf("kvclient: request %d of client %s may or may not have been applied: %v", e.RequestID, e.ClientID, e.Err)
+}
+
+func (e *UnknownError) Unwrap() error { return e.Err }
+
+// StatusError is a refusal by the cluster: an answer other than the result.
+type StatusError struct {
+	Status api.Status
+
+	// Outcome is what that one answer says of its own attempt. Whether the whole
+	// call is unknown is told by an [UnknownError] around this one, so look for
+	// that first.
+	Outcome api.Outcome
+
+	Message string // the server's explanation, for people
+}
+
+func (e *StatusError) Error() string {
+	if e.Message == "" {
+		return string(e.Status)
+	}
+	return fmt.Sprintf("%s: %s", e.Status, e.Message)
+}
+
+func newStatusError(head api.ErrorResponse) *StatusError {
+	return &StatusError{Status: head.RespStatus, Outcome: head.Outcome, Message: head.Error}
+}
+
+// gaveUp is the error of a call that its context ended. last is what the last
+// attempt brought, nil if there was none.
+func gaveUp(ctx context.Context, last error) error {
+	cause := context.Cause(ctx)
+	if last == nil {
+		return cause
+	}
+	return fmt.Errorf("%w; the last attempt: %w", cause, last)
+}

@@ -1,0 +1,139 @@
+package kvclient
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+
+	"raftkv/api"
+)
+
+var errNoAnswer = errors.New("no answer in time")
+
+// maxAnswerBytes bounds how much of an answer is read: what a value and the
+// escapes of JSON can come to, with room.
+const maxAnswerBytes = 64 << 20
+
+// operation is what every attempt of a call sends, byte for byte the same.
+type operation struct {
+	method string
+	path   string
+	body   []byte
+
+	// answer returns an empty response. Each attempt gets a new one: fields that
+	// its answer lacks must not keep what an earlier answer said.
+	answer func() api.Response
+
+	// once forbids another attempt after one whose outcome is unknown: the
+	// operation has no identity by which the cluster could recognise it.
+	once bool
+}
+
+// attempt is what one attempt brought.
+type attempt struct {
+	answer  api.Response // nil if there was none that makes sense
+	outcome api.Outcome  // of this attempt
+	err     error        // nil if answer holds a result
+}
+
+// final reports whether another attempt would bring nothing else.
+func (a attempt) final() bool {
+	if a.answer == nil {
+		return false
+	}
+	switch a.answer.Head().RespStatus {
+	case api.StatusNotLeader, api.StatusBusy, api.StatusFailedCommit, api.StatusTimeout, api.StatusWindowExceeded:
+		return false
+	}
+	return true
+}
+
+// leader returns the endpoint that the answer names as the leader's, or "".
+func (a attempt) leader() string {
+	if a.answer == nil {
+		return ""
+	}
+	return hintedEndpoint(a.answer.Head().LeaderHTTP)
+}
+
+// exchange makes one attempt at op and waits for its answer until ctx ends.
+//
+// Once a connection is there, the request may reach a server, and no error
+// proves that it did not: a broken connection, an answer cut short, a page of
+// some proxy all leave it unknown. Before that nothing has left this machine.
+func (c *KVClient) exchange(ctx context.Context, endpoint string, op operation) attempt {
+	sent := false
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GotConn: func(httptrace.GotConnInfo) { sent = true }, // called by Do itself
+	})
+	failed := func(err error) attempt {
+		if ctx.Err() != nil {
+			err = errNoAnswer
+		}
+		outcome := api.OutcomeNotApplied
+		if sent {
+			outcome = api.OutcomeUnknown
+		}
+		return attempt{outcome: outcome, err: fmt.Errorf("%s: %w", endpoint, err)}
+	}
+
+	req, err := http.NewRequestWithContext(ctx, op.method, endpoint+op.path, bytes.NewReader(op.body))
+	if err != nil {
+		return failed(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.GetBody = nil // net/http must not repeat a request behind our back
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return failed(err)
+	}
+	defer resp.Body.Close()
+	// Read to the end even if the answer is of no use, so that the connection can
+	// be used again.
+	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes))
+	if err != nil {
+		return failed(err)
+	}
+	answer := op.answer()
+	if err := api.DecodeResponse(data, answer); err != nil {
+		return failed(fmt.Errorf("HTTP %d: %w", resp.StatusCode, err))
+	}
+	if err := contradiction(resp.StatusCode, answer); err != nil {
+		return failed(err)
+	}
+	head := answer.Head()
+	a := attempt{answer: answer, outcome: head.Outcome}
+	if head.RespStatus != api.StatusOK && head.RespStatus != api.StatusDuplicateRequest {
+		a.err = newStatusError(head)
+	}
+	return a
+}
+
+// contradiction returns an error for an answer that no server of ours gives.
+func contradiction(code int, answer api.Response) error {
+	head := answer.Head()
+	if code != api.HTTPStatus(head.RespStatus) {
+		return fmt.Errorf("HTTP %d does not go with status %s", code, head.RespStatus)
+	}
+	applied := head.Outcome == api.OutcomeApplied
+	switch head.RespStatus {
+	case api.StatusDuplicateRequest:
+		return nil
+	case api.StatusOK:
+		if s, ok := answer.(*api.SessionResponse); ok && s.ClientID == "" {
+			return errors.New("a session without ClientID")
+		}
+		if applied {
+			return nil
+		}
+	default:
+		if !applied {
+			return nil
+		}
+	}
+	return fmt.Errorf("outcome %s does not go with status %s", head.Outcome, head.RespStatus)
+}

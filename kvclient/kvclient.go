@@ -1,0 +1,280 @@
+package kvclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"raftkv/api"
+	"raftkv/kvclient/numbering"
+)
+
+// maxConnections bounds the connections to one server. It equals the window,
+// so a full window of calls does not wait for one another.
+const maxConnections = numbering.Window
+
+// KVClient talks to one cluster. All methods may be called by any number of
+// goroutines; each blocks until its call has ended, at the latest when its
+// context does. Give every call a context with a deadline: without one a call
+// waits for ever for a cluster that does not come back.
+type KVClient struct {
+	endpoints []string
+	http      *http.Client
+
+	// try makes one attempt; it is exchange, but for tests of everything around it.
+	try func(ctx context.Context, endpoint string, op operation) attempt
+
+	registering chan struct{} // holds a token while a goroutine registers
+
+	life context.Context // ends when Close is called
+	end  context.CancelFunc
+
+	mu      sync.Mutex
+	closed  bool
+	calls   sync.WaitGroup // the calls in progress; Add under mu while not closed
+	session *session       // nil before the first write
+	leader  string         // the endpoint that served last or was named as leader; "" if none
+}
+
+// New returns a client that asks the servers at serviceAddrs, which are
+// addresses (host:port) or URLs of their HTTP ports. One that works is enough,
+// because any server passes requests on to the leader; with all of them the
+// client outlives any server. New opens no connection.
+func New(serviceAddrs []string) *KVClient {
+	transport := &http.Transport{
+		DialContext:         (&net.Dialer{KeepAlive: 30 * time.Second}).DialContext,
+		MaxConnsPerHost:     maxConnections,
+		MaxIdleConnsPerHost: maxConnections,
+		IdleConnTimeout:     90 * time.Second,
+		DisableCompression:  true,
+	}
+	c := &KVClient{
+		http: &http.Client{
+			Transport: transport,
+			// A redirected write would be sent by net/http, unseen by the rules here.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+		registering: make(chan struct{}, 1),
+	}
+	for _, address := range serviceAddrs {
+		c.endpoints = append(c.endpoints, normalEndpoint(address))
+	}
+	c.try = c.exchange
+	c.life, c.end = context.WithCancel(context.Background())
+	return c
+}
+
+// Close ends the calls in progress as if their contexts had ended, with
+// [ErrClosed], waits for them and closes the connections. Later calls return
+// ErrClosed. It may be called more than once and always returns nil.
+func (c *KVClient) Close() error {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	c.end()
+	c.calls.Wait()
+	c.http.CloseIdleConnections()
+	return nil
+}
+
+// begin starts a call: its context ends with the caller's and with the client.
+func (c *KVClient) begin(ctx context.Context) (_ context.Context, done func(), err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, nil, ErrClosed
+	}
+	c.calls.Add(1)
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(c.life, func() { cancel(ErrClosed) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+		c.calls.Done()
+	}, nil
+}
+
+// WriteResult is the result of a write that was applied.
+type WriteResult struct {
+	KeyFound  bool   // whether the key was there before
+	PrevValue string // what it held then; "" if it was absent
+	Swapped   bool   // CAS: whether the key held the expected value and was set; else false
+
+	// Version is the key's version after the write: how many writes the store had
+	// executed with its last one. 0 if the key is absent now.
+	Version uint64
+
+	// Duplicate tells that an earlier attempt was the one that took effect. The
+	// other fields are that attempt's.
+	Duplicate bool
+
+	// ResultLost tells that the cluster no longer had the result of the earlier
+	// attempt. The write was applied, once; the fields above are zero and mean nothing.
+	ResultLost bool
+}
+
+// GetResult is the result of a read.
+type GetResult struct {
+	KeyFound bool   // whether the key is there
+	Value    string // what it holds; "" if it is absent
+	Version  uint64 // see WriteResult; 0 if it is absent
+}
+
+// Put sets key to value.
+func (c *KVClient) Put(ctx context.Context, key, value string) (WriteResult, error) {
+	return c.write(ctx, Write{Op: OpPut, Key: key, Value: value})
+}
+
+// Append adds value to the end of what key holds. An absent key counts as empty.
+func (c *KVClient) Append(ctx context.Context, key, value string) (WriteResult, error) {
+	return c.write(ctx, Write{Op: OpAppend, Key: key, Value: value})
+}
+
+// CAS sets key to value if it holds compare; Swapped tells whether it did. An
+// absent key holds nothing, which differs from the empty value.
+func (c *KVClient) CAS(ctx context.Context, key, compare, value string) (WriteResult, error) {
+	return c.write(ctx, Write{Op: OpCAS, Key: key, CompareValue: compare, Value: value})
+}
+
+// Delete removes key. That it is absent already is no error.
+func (c *KVClient) Delete(ctx context.Context, key string) (WriteResult, error) {
+	return c.write(ctx, Write{Op: OpDelete, Key: key})
+}
+
+// Get returns what key holds. The answer is linearizable: it includes every
+// write that was acknowledged before the call. Reads change nothing, so they
+// are repeated until ctx ends, and no error of Get is an [UnknownError].
+func (c *KVClient) Get(ctx context.Context, key string) (GetResult, error) {
+	ctx, done, err := c.begin(ctx)
+	if err != nil {
+		return GetResult{}, err
+	}
+	defer done()
+	body, err := api.Encode(&api.GetRequest{Key: key})
+	if err != nil {
+		return GetResult{}, &StatusError{api.StatusBadRequest, api.OutcomeNotApplied, err.Error()}
+	}
+	var call numbering.Call
+	answer, err := c.run(ctx, operation{
+		method: http.MethodPost,
+		path:   api.PathGet,
+		body:   body,
+		answer: func() api.Response { return new(api.GetResponse) },
+	}, &call)
+	if err != nil {
+		return GetResult{}, fmt.Errorf("kvclient: get: %w", err)
+	}
+	r := answer.(*api.GetResponse)
+	return GetResult{KeyFound: r.KeyFound, Value: r.Value, Version: r.Version}, nil
+}
+
+// ClusterID returns the id of the cluster that the endpoints belong to, which
+// is the word of the first server that answers.
+func (c *KVClient) ClusterID(ctx context.Context) (string, error) {
+	ctx, done, err := c.begin(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer done()
+	var call numbering.Call
+	answer, err := c.run(ctx, statusOperation(), &call)
+	if err != nil {
+		return "", fmt.Errorf("kvclient: cluster id: %w", err)
+	}
+	return answer.(*api.StatusResponse).Cluster, nil
+}
+
+// Status asks one server, at an address as in [New], for its view of the
+// cluster. It makes one attempt.
+func (c *KVClient) Status(ctx context.Context, serviceAddr string) (*api.StatusResponse, error) {
+	ctx, done, err := c.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	a := c.try(ctx, normalEndpoint(serviceAddr), statusOperation())
+	if a.err != nil {
+		return nil, fmt.Errorf("kvclient: status: %w", a.err)
+	}
+	return a.answer.(*api.StatusResponse), nil
+}
+
+func statusOperation() operation {
+	return operation{
+		method: http.MethodGet,
+		path:   api.PathStatus,
+		answer: func() api.Response { return new(api.StatusResponse) },
+	}
+}
+
+// write carries out a write on the client's own session.
+func (c *KVClient) write(ctx context.Context, w Write) (WriteResult, error) {
+	ctx, done, err := c.begin(ctx)
+	if err != nil {
+		return WriteResult{}, err
+	}
+	defer done()
+	result, s, err := c.writeOnce(ctx, w)
+	if sessionExpired(err) {
+		// Nothing of this write was carried out, so it may be sent under a new
+		// identity; but only once, or a cluster that knows no session would be
+		// asked for sessions without end.
+		c.forget(s)
+		result, _, err = c.writeOnce(ctx, w)
+	}
+	return result, err
+}
+
+// writeOnce carries out a write under one identity, and returns the session it
+// was of.
+func (c *KVClient) writeOnce(ctx context.Context, w Write) (WriteResult, *session, error) {
+	s, err := c.currentSession(ctx)
+	if err != nil {
+		return WriteResult{}, nil, fmt.Errorf("kvclient: %s not sent: %w", w.Op, err)
+	}
+	id, err := s.open(ctx)
+	if err != nil {
+		return WriteResult{}, s, fmt.Errorf("kvclient: %s not sent: %w", w.Op, err)
+	}
+	defer s.settle(id.RequestID)
+	var call numbering.Call
+	result, err := c.send(ctx, id, w, &call)
+	return result, s, err
+}
+
+// sessionExpired reports whether err says that every attempt of a write was
+// refused, the last one because its session is unknown.
+func sessionExpired(err error) bool {
+	var unknown *UnknownError
+	var refused *StatusError
+	return !errors.As(err, &unknown) && errors.As(err, &refused) && refused.Status == api.StatusSessionExpired
+}
+
+// assumedLeader returns whom a call should ask first; "" if nobody in particular.
+func (c *KVClient) assumedLeader() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.leader
+}
+
+// learn notes what an attempt says about where to ask.
+func (c *KVClient) learn(endpoint string, a attempt) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch leader := a.leader(); {
+	case slices.Contains(c.endpoints, leader):
+		// Others are followed when a server cannot serve, see route, but not
+		// preferred: from here they may be out of reach, and the servers of the
+		// list pass requests on.
+		c.leader = leader
+	case a.err == nil:
+		c.leader = endpoint
+	case c.leader == endpoint:
+		c.leader = ""
+	}
+}

@@ -1,0 +1,85 @@
+package kvclient
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"raftkv/api"
+	"raftkv/kvclient/numbering"
+)
+
+const (
+	// The first attempt of a call waits firstPatience for its answer. After each
+	// attempt that ran out of time the next one waits twice as long: commits may
+	// be slow because of load, and attempts that all give up too early only add
+	// to it.
+	firstPatience = time.Second
+	maxPatience   = 30 * time.Second
+
+	// The pause between two rounds, before its jitter, doubles up to maxPause. An
+	// election takes about a second, in which a call makes about seven rounds.
+	firstPause = 20 * time.Millisecond
+	maxPause   = time.Second
+)
+
+// run makes attempts at op until one brings the result or a refusal that another
+// attempt would only repeat, or ctx ends. It adds each attempt's outcome to
+// call. The answer is nil exactly if there is an error.
+func (c *KVClient) run(ctx context.Context, op operation, call *numbering.Call) (api.Response, error) {
+	if len(c.endpoints) == 0 {
+		return nil, ErrNoEndpoints
+	}
+	r := route{endpoints: c.endpoints}
+	r.startRound(c.assumedLeader())
+	patience, pause := firstPatience, firstPause
+	var last error
+	for {
+		if ctx.Err() != nil {
+			return nil, gaveUp(ctx, last)
+		}
+		endpoint, ok := r.next()
+		if !ok {
+			if !sleep(ctx, jitter(pause)) {
+				return nil, gaveUp(ctx, last)
+			}
+			pause = min(2*pause, maxPause)
+			r.startRound(c.assumedLeader())
+			continue
+		}
+		attemptCtx, cancel := context.WithTimeout(ctx, patience)
+		a := c.try(attemptCtx, endpoint, op)
+		if attemptCtx.Err() != nil {
+			patience = min(2*patience, maxPatience)
+		}
+		cancel()
+		call.Add(a.outcome)
+		c.learn(endpoint, a)
+		if a.final() || op.once && a.outcome == api.OutcomeUnknown {
+			if a.err != nil {
+				return nil, a.err
+			}
+			return a.answer, nil
+		}
+		last = a.err
+		r.hint(a.leader())
+	}
+}
+
+// jitter draws from [d/2, d), so that clients who failed together do not come
+// back together.
+func jitter(d time.Duration) time.Duration {
+	return d/2 + rand.N(d/2)
+}
+
+// sleep waits for d and reports whether ctx let it.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,75 @@
+package kvclient
+
+import (
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// maxHints bounds how often a round follows a server's word instead of the
+// list: servers that know no better may point at each other in a circle.
+const maxHints = 3
+
+// A route decides whom one call asks next. It goes in rounds. A round asks
+// first whom the client believes to lead, then wherever an answer points, then
+// the rest of the list, nobody twice; between two rounds the call pauses.
+type route struct {
+	endpoints []string
+	queue     []string // whom to ask next in this round
+	asked     []string // in this round
+	hints     int      // how many of them were hints
+}
+
+// startRound begins a round, with first at its head unless that is "".
+func (r *route) startRound(first string) {
+	r.queue = r.queue[:0]
+	if first != "" {
+		r.queue = append(r.queue, first)
+	}
+	r.queue = append(r.queue, r.endpoints...)
+	r.asked = r.asked[:0]
+	r.hints = 0
+}
+
+// next returns whom to ask; ok is false if the round is over.
+func (r *route) next() (endpoint string, ok bool) {
+	for len(r.queue) > 0 {
+		endpoint, r.queue = r.queue[0], r.queue[1:]
+		if !slices.Contains(r.asked, endpoint) {
+			r.asked = append(r.asked, endpoint)
+			return endpoint, true
+		}
+	}
+	return "", false
+}
+
+// hint takes a server's word for who leads.
+func (r *route) hint(endpoint string) {
+	if endpoint != "" && r.hints < maxHints && !slices.Contains(r.asked, endpoint) {
+		r.hints++
+		r.queue = slices.Insert(r.queue, 0, endpoint)
+	}
+}
+
+// normalEndpoint gives an address the one form in which endpoints are compared.
+func normalEndpoint(address string) string {
+	if !strings.Contains(address, "://") {
+		address = "http://" + address
+	}
+	return strings.TrimRight(address, "/")
+}
+
+// hintedEndpoint returns the endpoint of a LeaderHTTP, or "" if it leads
+// nowhere: an address that a server listens on, such as ":8080" or
+// "0.0.0.0:8080", names no host that others could ask.
+func hintedEndpoint(leaderHTTP string) string {
+	host, _, err := net.SplitHostPort(leaderHTTP)
+	if err != nil || host == "" {
+		return ""
+	}
+	if ip, err := netip.ParseAddr(host); err == nil && ip.IsUnspecified() {
+		return ""
+	}
+	return normalEndpoint(leaderHTTP)
+}

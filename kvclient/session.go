@@ -1,0 +1,107 @@
+package kvclient
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+
+	"raftkv/api"
+	"raftkv/kvclient/numbering"
+)
+
+// session is one registered ClientID and its numbers.
+type session struct {
+	clientID api.ClientID
+
+	mu      sync.Mutex
+	numbers numbering.Numbers
+	settled chan struct{} // closed, and replaced, when a number is settled
+}
+
+// open allots the identity of a new write. It waits while the window is full.
+func (s *session) open(ctx context.Context) (Identity, error) {
+	for {
+		s.mu.Lock()
+		requestID, ok := s.numbers.Next()
+		id := Identity{ClientID: s.clientID, RequestID: requestID, AckedThrough: s.numbers.AckedThrough()}
+		settled := s.settled
+		s.mu.Unlock()
+		if ok {
+			return id, nil
+		}
+		select {
+		case <-settled:
+		case <-ctx.Done():
+			return Identity{}, fmt.Errorf("waiting for %d earlier writes: %w", numbering.Window, context.Cause(ctx))
+		}
+	}
+}
+
+// settle notes that the call with this number has ended, however it did.
+func (s *session) settle(requestID uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.numbers.Settle(requestID)
+	close(s.settled)
+	s.settled = make(chan struct{})
+}
+
+// currentSession returns the session that this client's writes belong to. The
+// first writers register one: one of them does, in its own time, and the others
+// wait for it. If its time runs out, the next one tries.
+func (c *KVClient) currentSession(ctx context.Context) (*session, error) {
+	if s := c.knownSession(); s != nil {
+		return s, nil
+	}
+	select {
+	case c.registering <- struct{}{}:
+		defer func() { <-c.registering }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	if s := c.knownSession(); s != nil {
+		return s, nil
+	}
+	id, err := c.register(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s := &session{clientID: id, settled: make(chan struct{})}
+	c.mu.Lock()
+	c.session = s
+	c.mu.Unlock()
+	return s, nil
+}
+
+func (c *KVClient) knownSession() *session {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.session
+}
+
+// forget makes the next write register anew, unless one has already.
+func (c *KVClient) forget(s *session) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.session == s {
+		c.session = nil
+	}
+}
+
+// register asks for a ClientID. Each attempt asks for a new one: the id of an
+// answer that was lost is known to nobody and never used. It costs the cluster
+// one idle session.
+func (c *KVClient) register(ctx context.Context) (api.ClientID, error) {
+	var call numbering.Call
+	answer, err := c.run(ctx, operation{
+		method: http.MethodPost,
+		path:   api.PathSession,
+		body:   []byte("{}"),
+		answer: func() api.Response { return new(api.SessionResponse) },
+	}, &call)
+	if err != nil {
+		return "", fmt.Errorf("kvclient: no session: %w", err)
+	}
+	return answer.(*api.SessionResponse).ClientID, nil
+}

@@ -1,0 +1,165 @@
+package kvclient
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"raftkv/api"
+	"raftkv/kvclient/numbering"
+)
+
+// Op names a kind of write.
+type Op string
+
+// The kinds of write.
+const (
+	OpPut    Op = "put"
+	OpAppend Op = "append"
+	OpCAS    Op = "cas"
+	OpDelete Op = "delete"
+)
+
+// Write is one write, for callers who keep identities themselves, such as a
+// program that must finish its writes after a restart.
+type Write struct {
+	Op           Op
+	Key          string
+	Value        string // "" for OpDelete
+	CompareValue string // OpCAS only
+}
+
+// Identity tells one write from all others. Every attempt at the write carries
+// the same one, and no other write ever does. The zero Identity is none.
+type Identity struct {
+	ClientID  api.ClientID // from Register
+	RequestID uint64       // counts the client's writes from 1
+
+	// AckedThrough: every write up to this number has ended for its caller, who
+	// has the answer or has given it up. Less than RequestID; RequestID-1 for a
+	// caller who makes one write at a time.
+	AckedThrough uint64
+}
+
+// Register returns a new ClientID, for [KVClient.Send]. The other writes
+// register by themselves.
+func (c *KVClient) Register(ctx context.Context) (api.ClientID, error) {
+	ctx, done, err := c.begin(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer done()
+	return c.register(ctx)
+}
+
+// Send carries out a write under an identity that the caller keeps and has
+// never sent before. Its errors are those of [KVClient.Put], but for a session
+// that has expired: that is a *[StatusError], and the caller may register anew
+// and send the write once more under its new identity.
+//
+// With the zero Identity the write is unprotected. It is sent again only while
+// it certainly was not applied, and ends with an [UnknownError] at the first doubt.
+func (c *KVClient) Send(ctx context.Context, id Identity, w Write) (WriteResult, error) {
+	ctx, done, err := c.begin(ctx)
+	if err != nil {
+		return WriteResult{}, err
+	}
+	defer done()
+	var call numbering.Call
+	return c.send(ctx, id, w, &call)
+}
+
+// Resume is [KVClient.Send] for a write that may have been sent before, whose
+// end is not known. If it took effect, its result is returned; if not, it is
+// carried out now. A refusal says nothing about the attempts made before, so it
+// leaves the write unknown.
+func (c *KVClient) Resume(ctx context.Context, id Identity, w Write) (WriteResult, error) {
+	ctx, done, err := c.begin(ctx)
+	if err != nil {
+		return WriteResult{}, err
+	}
+	defer done()
+	var call numbering.Call
+	call.Add(api.OutcomeUnknown)
+	return c.send(ctx, id, w, &call)
+}
+
+// send makes attempts at w until it has ended. call holds what is known of
+// attempts made before.
+func (c *KVClient) send(ctx context.Context, id Identity, w Write, call *numbering.Call) (WriteResult, error) {
+	op, err := w.operation(id)
+	if err != nil {
+		err = &StatusError{api.StatusBadRequest, api.OutcomeNotApplied, err.Error()}
+	} else {
+		var answer api.Response
+		if answer, err = c.run(ctx, op, call); err == nil {
+			return w.result(id, answer)
+		}
+	}
+	if call.Outcome() == api.OutcomeUnknown {
+		return WriteResult{}, &UnknownError{id.ClientID, id.RequestID, err}
+	}
+	return WriteResult{}, fmt.Errorf("kvclient: %s not applied: %w", w.Op, err)
+}
+
+// operation returns what to send for w. The error is one of text that JSON
+// cannot carry, or of an Op that does not exist.
+func (w Write) operation(id Identity) (operation, error) {
+	op := operation{method: http.MethodPost, once: id.ClientID == ""}
+	var acked *uint64
+	if id.ClientID != "" {
+		acked = &id.AckedThrough
+	}
+	var request any
+	switch w.Op {
+	case OpPut:
+		op.path = api.PathPut
+		op.answer = func() api.Response { return new(api.PutResponse) }
+		request = &api.PutRequest{Key: w.Key, Value: w.Value, ClientID: id.ClientID, RequestID: id.RequestID, AckedThrough: acked}
+	case OpAppend:
+		op.path = api.PathAppend
+		op.answer = func() api.Response { return new(api.AppendResponse) }
+		request = &api.AppendRequest{Key: w.Key, Value: w.Value, ClientID: id.ClientID, RequestID: id.RequestID, AckedThrough: acked}
+	case OpCAS:
+		op.path = api.PathCAS
+		op.answer = func() api.Response { return new(api.CASResponse) }
+		request = &api.CASRequest{Key: w.Key, CompareValue: w.CompareValue, Value: w.Value, ClientID: id.ClientID, RequestID: id.RequestID, AckedThrough: acked}
+	case OpDelete:
+		op.path = api.PathDelete
+		op.answer = func() api.Response { return new(api.DeleteResponse) }
+		request = &api.DeleteRequest{Key: w.Key, ClientID: id.ClientID, RequestID: id.RequestID, AckedThrough: acked}
+	default:
+		return operation{}, fmt.Errorf("there is no write %q", w.Op)
+	}
+	var err error
+	op.body, err = api.Encode(request)
+	return op, err
+}
+
+// result reads the answer of a write that was carried out, now or earlier.
+func (w Write) result(id Identity, answer api.Response) (WriteResult, error) {
+	head := answer.Head()
+	if head.RespStatus == api.StatusDuplicateRequest {
+		// What the recorded answer said is gone. For a compare-and-set that was the
+		// point, and "not swapped" would be a guess.
+		if head.Outcome == api.OutcomeApplied && w.Op != OpCAS {
+			return WriteResult{Duplicate: true, ResultLost: true}, nil
+		}
+		return WriteResult{}, &UnknownError{id.ClientID, id.RequestID, newStatusError(head)}
+	}
+	switch r := answer.(type) {
+	case *api.PutResponse:
+		return putResult(r), nil
+	case *api.AppendResponse:
+		return putResult((*api.PutResponse)(r)), nil
+	case *api.DeleteResponse:
+		return putResult((*api.PutResponse)(r)), nil
+	case *api.CASResponse:
+		return WriteResult{KeyFound: r.KeyFound, PrevValue: r.PrevValue, Swapped: r.Swapped, Version: r.Version, Duplicate: r.Duplicate}, nil
+	}
+	panic(fmt.Sprintf("kvclient: %T answers no write", answer))
+}
+
+func putResult(r *api.PutResponse) WriteResult {
+	return WriteResult{KeyFound: r.KeyFound, PrevValue: r.PrevValue, Version: r.Version, Duplicate: r.Duplicate}
+}
