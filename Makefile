@@ -1,0 +1,18 @@
+# `make check` before each commit, about a minute. The stages are those of CI;
+# .ci/run says what each one does.
+
+.PHONY: check test long fuzz
+
+check:
+	.ci/run gofmt vet tidy race builds
+
+test:
+	go test ./...
+
+# What CI runs, with more seeds.
+long:
+	SEEDS=20000 .ci/run
+
+# Every fuzz target for a million runs.
+fuzz:
+	RUNS=1000000 .ci/run fuzz
