@@ -2,8 +2,10 @@ package api
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -17,10 +19,10 @@ import (
 func Decode(data []byte, r Request) error {
 	given, err := fieldNames(data)
 	if err != nil {
-		return badRequest("%v", err)
+		return badRequest("%s", explain(err))
 	}
 	if err := json.Unmarshal(data, r, json.RejectUnknownMembers(true)); err != nil {
-		return badRequest("%v", err)
+		return badRequest("%s", explain(err))
 	}
 	for _, name := range r.required() {
 		if !slices.Contains(given, name) {
@@ -31,6 +33,28 @@ func Decode(data []byte, r Request) error {
 		return nil
 	}
 	return checkGivenIdentity(given, r)
+}
+
+// explain puts a decoding error into words that are about the request and not
+// about our structs, and cuts it short: it may quote what the client sent.
+func explain(err error) string {
+	text := strings.TrimPrefix(err.Error(), "jsontext: ")
+	if semantic, ok := errors.AsType[*json.SemanticError](err); ok {
+		field := semantic.JSONPointer.LastToken()
+		switch {
+		case errors.Is(err, json.ErrUnknownName):
+			text = fmt.Sprintf("there is no field %q here", field)
+		case errors.Is(err, errClientIDType):
+			text = errClientIDType.Error()
+		default:
+			text = fmt.Sprintf("%s has a wrong type or is out of range", field)
+		}
+	}
+	const most = 200
+	if len(text) > most {
+		text = text[:most] + "…"
+	}
+	return strings.ToValidUTF8(text, "")
 }
 
 // checkGivenIdentity refuses a ClientID "" or a RequestID 0 that was written
