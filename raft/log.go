@@ -90,9 +90,11 @@ func (l *log) appendAfter(prev Index, entries []LogEntry) Index {
 		if l.matches(i, e.Term) {
 			continue
 		}
-		// The cap forces the append to copy: messages under way and a Save not yet
-		// written may share the entries that are dropped here.
-		l.entries = l.entries[:l.at(i):l.at(i)]
+		if i <= l.lastIndex() {
+			// The cap forces the append to copy: messages under way and a Save not yet
+			// written may share the entries that are dropped here.
+			l.entries = l.entries[:l.at(i):l.at(i)]
+		}
 		l.append(entries[n:]...)
 		break
 	}
