@@ -98,6 +98,8 @@ func (s *server) checkReload(saved raft.PersistentState) error {
 func (c *Checker) checkMessages(s *server, effects raft.Effects) error {
 	for _, m := range effects.Send {
 		switch m.Body.(type) {
+		case nil:
+			return s.violates(Truth, "sends a message without content to server %d", m.To)
 		case raft.RequestVoteArgs, raft.RequestVoteReply, raft.AppendEntriesReply, raft.PreVoteArgs, raft.PreVoteReply:
 			return s.violates(Durability, "sends a %T before its disk is written", m.Body)
 		}
@@ -109,6 +111,9 @@ func (c *Checker) checkMessages(s *server, effects raft.Effects) error {
 		}
 	}
 	for _, m := range effects.SendAfter {
+		if m.Body == nil {
+			return s.violates(Truth, "sends a message without content to server %d", m.To)
+		}
 		if err := c.checkTruth(s, m); err != nil {
 			return err
 		}
