@@ -59,9 +59,10 @@ type Config struct {
 	// Zero means 5 s.
 	WriteTimeout time.Duration
 
-	// After a failed attempt to connect, the next one is made after a time drawn
-	// around MinBackoff, doubled at each failure up to MaxBackoff. Traffic for
-	// the peer cuts the wait short, though not below MinBackoff.
+	// MinBackoff is the wait after a failed attempt to connect, MaxBackoff what
+	// it grows to by doubling; each wait is drawn between a half and the whole.
+	// Traffic for the peer ends it after MinBackoff at the latest, so neither
+	// delays the first heartbeat to a server that has come back.
 	// Zero means 10 ms and 250 ms.
 	MinBackoff, MaxBackoff time.Duration
 
@@ -104,6 +105,8 @@ func (c Config) withDefaults() (Config, error) {
 		return c, errors.New("transport: Config.Deliver is needed")
 	case len(c.HTTPAddr) > maxHTTPAddr:
 		return c, fmt.Errorf("transport: the HTTP address has %d bytes; at most %d are allowed", len(c.HTTPAddr), maxHTTPAddr)
+	case c.MaxFrameBytes < 0 || c.MaxFrameBytes > 1<<30:
+		return c, fmt.Errorf("transport: MaxFrameBytes is %d; at most 1 GiB is allowed", c.MaxFrameBytes)
 	}
 	if _, found := c.Peers[raft.None]; found {
 		return c, errors.New("transport: a peer has server id 0, which means nobody")

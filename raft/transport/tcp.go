@@ -1,15 +1,27 @@
 package transport
 
 import (
-	"errors"
+	"context"
+	"fmt"
+	"maps"
 	"net"
+	"time"
+
+	"raftkv/raft"
 )
 
-// TCP is the transport of one server over TCP.
-type TCP struct {
-	*endpoint
-	listener net.Listener
+// keepAlive finds peers whose machine is gone, on connections on which nothing
+// is written. Go itself sets TCP_NODELAY: a message leaves at once, and those
+// that wait together leave in one write anyway.
+var keepAlive = net.KeepAliveConfig{
+	Enable:   true,
+	Idle:     5 * time.Second,
+	Interval: 5 * time.Second,
+	Count:    3,
 }
+
+// TCP is the transport of one server over TCP.
+type TCP struct{ *endpoint }
 
 // ListenTCP listens on config.Addr and begins to connect to the peers. It
 // returns an error if the configuration cannot work or the address is taken.
@@ -18,7 +30,25 @@ func ListenTCP(config Config) (*TCP, error) {
 	if err != nil {
 		return nil, err
 	}
-	return nil, errors.New("transport: cannot listen")
+	for id, addr := range config.Peers {
+		if _, _, err := net.SplitHostPort(addr); err != nil && id != config.ID {
+			return nil, fmt.Errorf("transport: the address of server %d is %q, which is not host:port", id, addr)
+		}
+	}
+	lc := net.ListenConfig{KeepAliveConfig: keepAlive}
+	listener, err := lc.Listen(context.Background(), "tcp", config.Addr)
+	if err != nil {
+		return nil, fmt.Errorf("transport: %w", err)
+	}
+	return startTCP(config, listener), nil
+}
+
+func startTCP(config Config, listener net.Listener) *TCP {
+	dialer := &net.Dialer{KeepAliveConfig: keepAlive}
+	peers := maps.Clone(config.Peers) // the caller's may change
+	return &TCP{start(config, listener, func(ctx context.Context, id raft.ServerID) (net.Conn, error) {
+		return dialer.DialContext(ctx, "tcp", peers[id])
+	})}
 }
 
 // Addr returns the address that is listened on, with the port that was chosen

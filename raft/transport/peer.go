@@ -1,0 +1,321 @@
+package transport
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"time"
+
+	"raftkv/raft"
+)
+
+const (
+	// writeChunk is how many bytes are gathered for one write. Whatever waits
+	// goes out together, but a long queue need not be copied as a whole.
+	writeChunk = 256 << 10
+
+	maxSpare = 4096 // frames of an emptied queue that is kept for the next one
+
+	// steady is how long a connection must have lasted to count as a success. A
+	// peer that accepts and hangs up at once is not dialled without pause.
+	steady = time.Second
+)
+
+var (
+	errClosed    = errors.New("the transport is closed")
+	errCut       = errors.New("the connection is cut")
+	errQueueFull = errors.New("too much is waiting for this server")
+	errTooLarge  = errors.New("larger than a frame may be")
+	errNoPeer    = errors.New("not a peer")
+	errUnhandled = errors.New("it takes no more requests now")
+)
+
+// peer is what this server knows of another one, and what waits to be written
+// to it.
+type peer struct {
+	id       raft.ServerID
+	addr     string
+	maxFrame int // bytes of a payload
+	maxQueue int // bytes
+
+	wake chan struct{} // holds one token if the queue is not empty
+
+	mu     sync.Mutex
+	closed bool
+
+	queue []outgoing
+	// queued counts the bytes of queue and of what was taken from it and is not
+	// yet written. Invariant: at most maxQueue, or one frame.
+	queued int
+
+	calls map[uint64]*call // no reply yet, by id
+
+	deaf, mute bool // what comes from the peer, or goes to it, is dropped
+
+	out      net.Conn // our connection to the peer; nil if there is none
+	outRun   uint64   // the run of the server that accepted it
+	in       net.Conn // the peer's newest connection to us; nil if there is none
+	httpAddr string
+}
+
+// outgoing is a frame that waits to be written. Messages are encoded by the
+// writer, not by Send: the server's loop has better things to do.
+type outgoing struct {
+	kind    frameKind
+	message raft.Message // if kind is messageFrame
+	rest    []byte       // the payload after the kind, otherwise
+	call    *call        // if kind is requestFrame
+}
+
+// size is how many bytes the frame will have, or a little more.
+func (o outgoing) size() int {
+	if o.kind == messageFrame {
+		return frameHeader + 1 + messageSize(o.message)
+	}
+	return frameHeader + 1 + len(o.rest)
+}
+
+func (o outgoing) appendTo(b []byte) []byte {
+	start := len(b)
+	b = beginFrame(b, o.kind)
+	if o.kind == messageFrame {
+		b = appendMessage(b, o.message)
+	} else {
+		b = append(b, o.rest...)
+	}
+	return endFrame(b, start)
+}
+
+// enqueue makes a frame wait for the writer, or says why it was dropped.
+func (p *peer) enqueue(o outgoing) error {
+	size := o.size()
+	if size-frameHeader > p.maxFrame {
+		return errTooLarge
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.closed:
+		return errClosed
+	case p.mute:
+		return errCut
+	case p.queued > 0 && p.queued+size > p.maxQueue:
+		return errQueueFull
+	}
+	if o.call != nil {
+		p.calls[o.call.id] = o.call
+	}
+	p.queue = append(p.queue, o)
+	p.queued += size
+	select {
+	case p.wake <- struct{}{}:
+	default: // the token is there
+	}
+	return nil
+}
+
+// take returns all that waits; spare is memory for the next queue. From here
+// on a request counts as sent: nobody can know how far a write came.
+func (p *peer) take(spare []outgoing) []outgoing {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	batch := p.queue
+	p.queue = spare[:0]
+	for _, o := range batch {
+		if o.call != nil {
+			o.call.sent = true
+		}
+	}
+	return batch
+}
+
+// written gives the room of a batch back to the queue.
+func (p *peer) written(batch []outgoing) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, o := range batch {
+		p.queued -= o.size()
+	}
+}
+
+// dropWaiting empties the queue: what waited for a connection that could not
+// be made is out of date by the time of the next attempt. Needs p.mu.
+func (p *peer) dropWaiting(reason error) {
+	for _, o := range p.queue {
+		p.queued -= o.size()
+		if o.call != nil {
+			p.finish(o.call, nil, notSent(p.id, reason))
+		}
+	}
+	clear(p.queue)
+	p.queue = p.queue[:0]
+	select {
+	case <-p.wake:
+	default:
+	}
+}
+
+// connected notes a new connection to the peer.
+func (p *peer) connected(conn net.Conn, h hello) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.out, p.outRun, p.httpAddr = conn, h.Run, h.HTTPAddr
+}
+
+// disconnected notes that the connection has ended.
+func (p *peer) disconnected(reason error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.out = nil
+	p.loseReplies(reason)
+}
+
+func (p *peer) unreachable(reason error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.dropWaiting(reason)
+}
+
+func (p *peer) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	p.dropWaiting(errClosed)
+	p.loseReplies(errClosed)
+}
+
+// keepConnected is the goroutine that writes to one peer: it connects, writes
+// what waits until that fails, and connects again, until Close.
+func (e *endpoint) keepConnected(p *peer) {
+	about := subject{p.id, outgoingSide}
+	backoff := e.cfg.MinBackoff
+	for {
+		began := time.Now()
+		connected, err := e.speak(p)
+		if e.ctx.Err() != nil {
+			return
+		}
+		if connected && time.Since(began) >= steady {
+			backoff = e.cfg.MinBackoff
+			e.complaints.settled(about)
+			e.complaints.settled(subject{p.id, queueSide})
+		}
+		if connected {
+			e.complaints.about(about, "lost the connection to a peer", p.addr, err)
+		} else {
+			p.unreachable(err)
+			e.complaints.about(about, "cannot connect to a peer", p.addr, err)
+		}
+		e.pause(p, backoff, err)
+		backoff = min(2*backoff, e.cfg.MaxBackoff)
+	}
+}
+
+// pause waits before the next attempt to connect. Servers that lost the same
+// peer must not all come back at once, so the time is random. Traffic ends it
+// early, because a peer that has just returned must hear its leader before it
+// loses patience; but a peer that refused us will not change its mind so soon.
+func (e *endpoint) pause(p *peer, backoff time.Duration, err error) {
+	wait := backoff/2 + rand.N(backoff/2+1)
+	least := min(wait, e.cfg.MinBackoff)
+	var refused refusal
+	if errors.As(err, &refused) {
+		least = wait
+	}
+	e.sleep(least, nil)
+	e.sleep(wait-least, p.wake)
+}
+
+// sleep returns after d, when wake has a token, or when the endpoint is closed.
+func (e *endpoint) sleep(d time.Duration, wake <-chan struct{}) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-wake:
+	case <-e.ctx.Done():
+	}
+}
+
+// speak makes a connection to the peer and writes to it until it breaks.
+// connected is false if the handshake did not succeed.
+func (e *endpoint) speak(p *peer) (connected bool, err error) {
+	ctx, cancel := context.WithTimeout(e.ctx, e.cfg.DialTimeout)
+	conn, err := e.dial(ctx, p.id)
+	cancel()
+	if err != nil {
+		return false, err
+	}
+	defer conn.Close()
+	stop := context.AfterFunc(e.ctx, func() { conn.Close() })
+	defer stop()
+
+	r := bufio.NewReaderSize(conn, maxHandshakeFrame)
+	theirs, err := e.greet(p, conn, r)
+	if err != nil {
+		return false, err
+	}
+	p.connected(conn, theirs)
+	defer func() { p.disconnected(err) }()
+
+	// Nothing more comes on this connection. Reading from it is how its end is
+	// noticed before the next write, or the one after that.
+	ended := make(chan error, 1)
+	e.wg.Go(func() {
+		_, err := r.ReadByte()
+		if err == nil {
+			err = badf("it writes on a connection that is ours to write")
+		}
+		ended <- err
+		conn.Close() // a write that hangs must end, too
+	})
+	err = e.writeAll(p, conn, ended)
+	conn.Close()
+	return true, err
+}
+
+// writeAll writes what waits for the peer until a write fails or the
+// connection has ended.
+func (e *endpoint) writeAll(p *peer, conn net.Conn, ended <-chan error) error {
+	var batch []outgoing
+	var b []byte
+	for {
+		batch = p.take(batch)
+		if len(batch) == 0 {
+			select {
+			case <-p.wake:
+				continue
+			case err := <-ended:
+				return err
+			}
+		}
+		for i, o := range batch {
+			b = o.appendTo(b)
+			if len(b) < writeChunk && i < len(batch)-1 {
+				continue
+			}
+			conn.SetWriteDeadline(time.Now().Add(e.cfg.WriteTimeout))
+			_, err := conn.Write(b)
+			if err != nil {
+				p.written(batch)
+				select {
+				case err = <-ended: // why the write failed
+				default:
+				}
+				return err
+			}
+			b = b[:0]
+		}
+		p.written(batch)
+		clear(batch) // do not keep entries alive
+		if cap(b) > 4*writeChunk {
+			b = nil // one huge frame does not cost its memory for ever
+		}
+		if cap(batch) > maxSpare {
+			batch = nil // nor does one long queue
+		}
+	}
+}
