@@ -1,0 +1,181 @@
+package trace
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"raftkv/raft"
+)
+
+func entry(term raft.Term, command string) raft.LogEntry {
+	return raft.LogEntry{Term: term, Command: []byte(command)}
+}
+
+// records holds one of each event and message.
+func records() []*Record {
+	message := func(body raft.Body) raft.Message { return raft.Message{Cluster: 7, From: 1, To: 2, Body: body} }
+	reply := func(body raft.Body) raft.Message { return raft.Message{Cluster: 7, From: 2, To: 1, Body: body} }
+	follower := func(term raft.Term, last, commit raft.Index) raft.Status {
+		return raft.Status{ID: 2, Term: term, LastIndex: last, LastTerm: term, CommitIndex: commit}
+	}
+	leader := func(last, commit raft.Index) raft.Status {
+		s := follower(3, last, commit)
+		s.State, s.VotedFor, s.LeaderID = raft.Leader, 2, 2
+		return s
+	}
+	candidate := follower(4, 6, 4)
+	candidate.State, candidate.VotedFor = raft.Candidate, 2
+	pre := follower(3, 6, 4)
+	pre.State = raft.PreCandidate
+
+	return []*Record{
+		{Number: 42, Server: 2, Before: follower(3, 4, 3), After: follower(3, 6, 4),
+			Event: message(raft.AppendEntriesArgs{Term: 3, LeaderID: 1, PrevLogIndex: 4, PrevLogTerm: 2, Entries: []raft.LogEntry{entry(3, "x=1"), entry(3, "y=2")}, LeaderCommit: 4}),
+			Effects: raft.Effects{
+				Save:      raft.Save{CurrentTerm: 3, FirstIndex: 5, Entries: []raft.LogEntry{entry(3, "x=1"), entry(3, "y=2")}},
+				SendAfter: []raft.Message{reply(raft.AppendEntriesReply{Term: 3, Success: true, AskedTerm: 3, PrevLogIndex: 4, MatchIndex: 6})},
+			}},
+		{Number: 43, At: 1500 * time.Millisecond, Server: 2, Before: follower(3, 6, 4), After: follower(3, 5, 4),
+			Event: message(raft.AppendEntriesArgs{Term: 3, LeaderID: 1, PrevLogIndex: 4, PrevLogTerm: 2, Entries: []raft.LogEntry{entry(3, "z=1")}, LeaderCommit: 4}),
+			Effects: raft.Effects{
+				Save:   raft.Save{CurrentTerm: 3, FirstIndex: 5, Entries: []raft.LogEntry{entry(3, "z=1")}},
+				Commit: []raft.CommitEntry{{Index: 3, Term: 1}, {Index: 4, Term: 2, Command: []byte("w=1")}},
+			}},
+		{Number: 44, Server: 2, Before: follower(3, 6, 4), After: follower(3, 6, 4),
+			Event:   message(raft.AppendEntriesArgs{Term: 2, LeaderID: 1, PrevLogIndex: 9, PrevLogTerm: 2, LeaderCommit: 9}),
+			Effects: raft.Effects{SendAfter: []raft.Message{reply(raft.AppendEntriesReply{Term: 3, AskedTerm: 2, PrevLogIndex: 9, ConflictIndex: 7})}}},
+		{Number: 45, Server: 2, Before: follower(3, 6, 4), After: pre,
+			Event:   raft.ElectionTimeout{Number: 3},
+			Effects: raft.Effects{SendAfter: []raft.Message{reply(raft.PreVoteArgs{Term: 3, CandidateID: 2, Round: 1, LastLogIndex: 6, LastLogTerm: 3})}}},
+		{Number: 46, Server: 2, Before: pre, After: candidate,
+			Event: message(raft.PreVoteReply{Term: 3, AskedTerm: 3, Round: 1, VoteGranted: true}),
+			Effects: raft.Effects{
+				Save:      raft.Save{CurrentTerm: 4, VotedFor: 2},
+				SendAfter: []raft.Message{reply(raft.RequestVoteArgs{Term: 4, CandidateID: 2, LastLogIndex: 6, LastLogTerm: 3})},
+				Timers:    raft.Timers{raft.ElectionTimer: {Action: raft.RestartTimer, Number: 4}, raft.HeartbeatTimer: {Action: raft.StopTimer}},
+			}},
+		{Number: 47, Server: 2, Before: candidate, After: candidate, Event: message(raft.RequestVoteReply{Term: 4, AskedTerm: 4})},
+		{Number: 48, Server: 2, Before: leader(6, 4), After: leader(8, 4),
+			Event: raft.Submit{Commands: [][]byte{[]byte("x=1"), []byte("two words")}},
+			Effects: raft.Effects{
+				Submitted: []raft.Submitted{{FirstIndex: 7, Term: 3}},
+				Send:      []raft.Message{reply(raft.AppendEntriesArgs{Term: 3, LeaderID: 2, PrevLogIndex: 6, PrevLogTerm: 3, Entries: []raft.LogEntry{entry(3, "x=1"), entry(3, "two words")}, LeaderCommit: 4})},
+			}},
+		{Number: 49, Server: 2, Before: pre, After: pre, Event: raft.Submit{Commands: [][]byte{[]byte("x=1")}},
+			Effects: raft.Effects{Submitted: []raft.Submitted{{Term: 3, Err: &raft.NotLeaderError{Leader: 1, Term: 3}}}}},
+		{Number: 50, Server: 2, Before: leader(8, 4), After: leader(8, 8), Event: raft.Saved{Index: 8, Term: 3}},
+		{Number: 51, Server: 2, Before: leader(8, 8), After: leader(8, 8), Event: raft.Applied{Index: 8}},
+		{Number: 52, Server: 2, Before: leader(8, 8), After: leader(8, 8), Event: raft.HeartbeatTimeout{Number: 5}},
+		{Number: 53, Server: 2, Before: leader(8, 8), After: follower(3, 8, 8), Event: raft.QuorumCheckTimeout{Number: 6}},
+		{Number: 54, Server: 2, Before: follower(3, 8, 8), After: follower(3, 8, 8), Event: raft.LeaderContactTimeout{Number: 7}},
+		{Number: 55, Server: 2, Before: follower(3, 8, 8), After: follower(3, 8, 8), Note: "crash"},
+	}
+}
+
+func TestText(t *testing.T) {
+	var lines []string
+	for _, r := range records() {
+		lines = append(lines, r.String())
+	}
+	assert.Equal(t, strings.TrimSpace(`
+0042 n2 follower t3 | n1: AppendEntries prev=4/t2 +2 commit=4 | log 4→6 commit 3→4 | save, →n1 ok match=6
+0043 1.500s n2 follower t3 | n1: AppendEntries prev=4/t2 +1 commit=4 | log 6→4→5 | save, apply 3..4
+0044 n2 follower t3 | n1: AppendEntries t2 prev=9/t2 commit=9 | →n1 no prev=9 conflict=7/t0
+0045 n2 precandidate t3 | election timeout | follower→precandidate | →n1 PreVote last=6/t3 round=1
+0046 n2 candidate t4 | n1: pre-vote | precandidate→candidate term 3→4 votes for n2 | save, →n1 RequestVote last=6/t3
+0047 n2 candidate t4 | n1: no vote
+0048 n2 leader t3 | submit x=1 "two words" | log 6→8 | →n1 AppendEntries prev=6/t3 +2 commit=4
+0049 n2 precandidate t3 | submit x=1 | refused: raft: not the leader in term 3; ask server 1
+0050 n2 leader t3 | saved to 8 in t3 | commit 4→8
+0051 n2 leader t3 | applied to 8
+0052 n2 leader t3 | heartbeat timeout
+0053 n2 follower t3 | quorum check | leader→follower
+0054 n2 follower t3 | no leader lately
+0055 n2 follower t3 | crash
+`), strings.Join(lines, "\n"))
+}
+
+func TestJSON(t *testing.T) {
+	b, err := json.Marshal(records()[4])
+	require.NoError(t, err)
+	assert.JSONEq(t, `{
+		"Number": 46, "Server": 2, "State": "candidate",
+		"Event": {"Kind": "PreVoteReply", "Cluster": 7, "From": 1, "To": 2, "Body": {"Term": 3, "VoteGranted": true, "AskedTerm": 3, "Round": 1}},
+		"Before": {"ID": 2, "State": 1, "Term": 3, "VotedFor": 0, "LeaderID": 0, "CommitIndex": 4, "LastApplied": 0, "SavedIndex": 0, "LastIndex": 6, "LastTerm": 3},
+		"After": {"ID": 2, "State": 2, "Term": 4, "VotedFor": 2, "LeaderID": 0, "CommitIndex": 4, "LastApplied": 0, "SavedIndex": 0, "LastIndex": 6, "LastTerm": 4},
+		"Save": {"CurrentTerm": 4, "VotedFor": 2, "FirstIndex": 0, "Entries": null},
+		"SendAfter": [{"Kind": "RequestVoteArgs", "Cluster": 7, "From": 2, "To": 1, "Body": {"Term": 4, "CandidateID": 2, "LastLogIndex": 6, "LastLogTerm": 3}}],
+		"Timers": [{"Timer": "Election", "Action": "restart", "Number": 4}, {"Timer": "Heartbeat", "Action": "stop"}]
+	}`, string(b))
+
+	for _, r := range records() {
+		_, err := json.Marshal(r)
+		assert.NoError(t, err, r)
+	}
+}
+
+// TestHash has one number for every architecture; .ci/run also runs it for
+// 32 bits and for js/wasm.
+func TestHash(t *testing.T) {
+	var h Hash
+	for _, r := range records() {
+		h.Add(r)
+	}
+	assert.Equal(t, uint64(0x3a32614aa825e8be), h.Sum())
+}
+
+// TestHashSeesEveryDifference changes one thing at a time.
+func TestHashSeesEveryDifference(t *testing.T) {
+	sum := func(change func(r *Record)) uint64 {
+		r := records()[0]
+		change(r)
+		var h Hash
+		h.Add(r)
+		return h.Sum()
+	}
+	seen := map[uint64]string{}
+	for name, change := range map[string]func(r *Record){
+		"nothing": func(r *Record) {},
+		"number":  func(r *Record) { r.Number++ },
+		"time":    func(r *Record) { r.At++ },
+		"server":  func(r *Record) { r.Server++ },
+		"note":    func(r *Record) { r.Note = "crash" },
+		"event":   func(r *Record) { r.Event = raft.Applied{} },
+		"state":   func(r *Record) { r.After.State = raft.Leader },
+		"vote":    func(r *Record) { r.After.VotedFor = 1 },
+		"commit":  func(r *Record) { r.After.CommitIndex++ },
+		"command": func(r *Record) { r.Effects.Save.Entries[1].Command = []byte("y=3") },
+		"longer":  func(r *Record) { r.Effects.Save.Entries[1].Command = []byte("y=2\x00") },
+		"reply": func(r *Record) {
+			r.Effects.SendAfter[0].Body = raft.AppendEntriesReply{Term: 3, AskedTerm: 3, PrevLogIndex: 4}
+		},
+		"early":   func(r *Record) { r.Effects.Send, r.Effects.SendAfter = r.Effects.SendAfter, nil },
+		"refusal": func(r *Record) { r.Effects.Submitted = []raft.Submitted{{Err: raft.ErrBusy}} },
+		"timer":   func(r *Record) { r.Effects.Timers[raft.ElectionTimer].Number = 1 },
+		"apply":   func(r *Record) { r.Effects.Commit = []raft.CommitEntry{{Index: 1}} },
+	} {
+		s := sum(change)
+		assert.NotContains(t, seen, s, "%s is hashed like %s", name, seen[s])
+		seen[s] = name
+	}
+}
+
+// TestHashFormatsNothing: a simulator hashes every event.
+func TestHashFormatsNothing(t *testing.T) {
+	r := records()[0]
+	var h Hash
+	assert.Zero(t, testing.AllocsPerRun(100, func() { h.Add(r) }))
+}
+
+func BenchmarkHash(b *testing.B) {
+	r := records()[0]
+	var h Hash
+	for b.Loop() {
+		h.Add(r)
+	}
+}
