@@ -1,0 +1,126 @@
+package machine
+
+import (
+	"crypto/sha256"
+	"errors"
+	"strings"
+
+	"raftkv/api"
+)
+
+// Kind says what a command does. The numbers stand in logs on disks: they are
+// never changed and never used again.
+type Kind uint8
+
+// The kinds of commands.
+const (
+	KindSettings    Kind = 1 // set the bounds that all servers share
+	KindOpenSession Kind = 2 // register a ClientID that a server has made
+	KindPut         Kind = 3
+	KindAppend      Kind = 4
+	KindCAS         Kind = 5
+	KindDelete      Kind = 6
+	KindGet         Kind = 7 // a read that takes its place in the log like a write
+)
+
+func (k Kind) isWrite() bool { return KindPut <= k && k <= KindDelete }
+
+// Command is one operation on its way through the log. Which fields count
+// depends on Kind.
+type Command struct {
+	Kind  Kind
+	Stamp LogTime // when it was submitted, see LogClock
+
+	// ClientID and RequestID name a write of a session, AckedThrough is what the
+	// client is done with (less than RequestID; see api.Acked). KindOpenSession
+	// has the ClientID alone.
+	ClientID     api.ClientID
+	RequestID    uint64
+	AckedThrough uint64
+
+	// Nonce names a command without RequestID, for the server that waits for it.
+	// Nobody ever submits such a command a second time.
+	Nonce Nonce
+
+	Key          string
+	Value        string
+	CompareValue string // KindCAS
+
+	Settings Settings // KindSettings
+}
+
+// Nonce is a random value that a server makes for one command.
+type Nonce [16]byte
+
+// Fingerprint tells the operations that may carry one request number apart. It
+// is the SHA-256 of kind, key, value and compare value.
+type Fingerprint [sha256.Size]byte
+
+// Identity says which request a command is a copy of. Copies may come through
+// several leaders and stand at several indexes; all that wait for one of them
+// are answered by the first that is applied. Two values are the same request if
+// they are equal. The zero Identity is none.
+type Identity struct {
+	// Of a write with a session. Without the fingerprint, someone who uses the
+	// number for something else would be given this request's answer.
+	ClientID    api.ClientID
+	RequestID   uint64
+	Fingerprint Fingerprint
+
+	Nonce Nonce // of any other command
+}
+
+// Identity returns the identity that answers to c go by.
+func (c Command) Identity() Identity {
+	if c.RequestID == 0 {
+		return Identity{Nonce: c.Nonce}
+	}
+	return Identity{ClientID: c.ClientID, RequestID: c.RequestID, Fingerprint: c.fingerprint()}
+}
+
+func (c Command) fingerprint() Fingerprint {
+	return sha256.Sum256(c.appendOperation(nil))
+}
+
+// issuedIDPrefix and issuedIDText describe the ClientIDs that servers make:
+// "s-" and what crypto/rand.Text returns, 26 characters of base32.
+const (
+	issuedIDPrefix   = "s-"
+	issuedIDText     = 26
+	issuedIDAlphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
+)
+
+// NewIssuedID returns the ClientID for KindOpenSession. text must come fresh
+// from crypto/rand.Text: an id that was given to somebody before would mix two
+// clients' writes.
+func NewIssuedID(text string) api.ClientID { return api.ClientID(issuedIDPrefix + text) }
+
+// IsIssued reports whether id has the form of the ids that servers make. Such an
+// id has a session only if it was registered; an id of any other form opens one
+// with its first request.
+func IsIssued(id api.ClientID) bool {
+	text, ok := strings.CutPrefix(string(id), issuedIDPrefix)
+	return ok && len(text) == issuedIDText && strings.Trim(text, issuedIDAlphabet) == ""
+}
+
+var errInconsistent = errors.New("machine: the fields of the command contradict each other")
+
+// check finds combinations that no server submits. What the API refuses at the
+// door is refused here too, because an entry may come from elsewhere.
+func (c Command) check() error {
+	var ok bool
+	switch {
+	case c.Kind == KindSettings:
+		ok = c.ClientID == "" && c.RequestID == 0 && c.Settings.complete()
+	case c.Kind == KindOpenSession:
+		ok = IsIssued(c.ClientID) && c.RequestID == 0
+	case c.Kind.isWrite() && c.RequestID > 0:
+		ok = c.ClientID != "" && c.AckedThrough < c.RequestID
+	default:
+		ok = c.ClientID == "" && c.RequestID == 0
+	}
+	if !ok {
+		return errInconsistent
+	}
+	return nil
+}

@@ -1,0 +1,44 @@
+package machine
+
+import "github.com/tidwall/btree"
+
+// DataStore holds the keys and values. (The posts' DataStore. Theirs is a map
+// under a lock; this one is ordered and is copied in one step, so that a copy
+// can be read while writes go on.)
+type DataStore struct {
+	items *btree.Map[string, item]
+
+	// writes counts the writes that have changed something since the first entry
+	// of the log. It gives versions, so it never goes back.
+	writes uint64
+}
+
+// item is what a key holds. version is the count of writes at its last write;
+// 0 stands for an absent key, which has no item.
+type item struct {
+	value   string
+	version uint64
+}
+
+func newDataStore() DataStore { return DataStore{items: new(btree.Map[string, item])} }
+
+func (s *DataStore) clone() DataStore {
+	return DataStore{items: s.items.IsoCopy(), writes: s.writes}
+}
+
+// get returns what key holds; found is false, and the item zero, if it is absent.
+func (s *DataStore) get(key string) (i item, found bool) { return s.items.Get(key) }
+
+// put sets key to value and returns the key's new version.
+func (s *DataStore) put(key, value string) uint64 {
+	s.writes++
+	s.items.Set(key, item{value, s.writes})
+	return s.writes
+}
+
+// delete removes key. Removing an absent key changes nothing and does not count.
+func (s *DataStore) delete(key string) {
+	if _, found := s.items.Delete(key); found {
+		s.writes++
+	}
+}

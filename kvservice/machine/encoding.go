@@ -1,0 +1,176 @@
+package machine
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"raftkv/api"
+)
+
+// The bytes of a command. Numbers are uvarints in their shortest form, texts a
+// uvarint length and the bytes, so a command has exactly one encoding.
+//
+//	version    1 byte
+//	stamp      number
+//	client     text
+//	request    number
+//	acked      number      only if request > 0
+//	nonce      16 bytes    only if request = 0
+//	kind       1 byte
+//	operation  depends on kind:
+//	             settings            window, session bytes, value bytes: numbers
+//	             open session        nothing
+//	             put, append         key, value: texts
+//	             compare-and-set     key, compare value, value: texts
+//	             delete, get         key: text
+//
+// The fingerprint covers everything from the kind on.
+const version = 1
+
+// ErrNewerVersion reports a command that a newer program wrote. The server must
+// stop: to skip the command is to become different from the others.
+var ErrNewerVersion = errors.New("machine: the log holds a command of a newer version; this program must be replaced by a newer one")
+
+var (
+	errMalformed   = errors.New("machine: not an encoded command")
+	errUnknownKind = errors.New("machine: unknown kind of command")
+)
+
+// Encode returns the bytes of c for the log. It panics if the fields of c contradict each
+// other: a command that every server would refuse must not get into a log.
+func (c Command) Encode() []byte {
+	if err := c.check(); err != nil {
+		panic(fmt.Sprintf("%v: kind %d, client %q, request %d, acked through %d", err, c.Kind, c.ClientID, c.RequestID, c.AckedThrough))
+	}
+	b := make([]byte, 0, 64+len(c.ClientID)+len(c.Key)+len(c.Value)+len(c.CompareValue))
+	b = append(b, version)
+	b = binary.AppendUvarint(b, uint64(c.Stamp))
+	b = appendText(b, string(c.ClientID))
+	b = binary.AppendUvarint(b, c.RequestID)
+	if c.RequestID > 0 {
+		b = binary.AppendUvarint(b, c.AckedThrough)
+	} else {
+		b = append(b, c.Nonce[:]...)
+	}
+	return c.appendOperation(b)
+}
+
+// appendOperation appends what the command does, without who asked for it.
+func (c Command) appendOperation(b []byte) []byte {
+	b = append(b, byte(c.Kind))
+	switch c.Kind {
+	case KindSettings:
+		b = binary.AppendUvarint(b, c.Settings.Window)
+		b = binary.AppendUvarint(b, c.Settings.SessionBytes)
+		b = binary.AppendUvarint(b, c.Settings.ValueBytes)
+	case KindPut, KindAppend:
+		b = appendText(b, c.Key)
+		b = appendText(b, c.Value)
+	case KindCAS:
+		b = appendText(b, c.Key)
+		b = appendText(b, c.CompareValue)
+		b = appendText(b, c.Value)
+	case KindDelete, KindGet:
+		b = appendText(b, c.Key)
+	}
+	return b
+}
+
+func appendText(b []byte, s string) []byte {
+	b = binary.AppendUvarint(b, uint64(len(s)))
+	return append(b, s...)
+}
+
+// Decode reads a command that fills all of b. The result shares no memory with
+// b. The error is ErrNewerVersion, or another for bytes that Encode does not
+// produce. A command of a kind that this program does not know comes with its
+// stamp all the same.
+func Decode(b []byte) (Command, error) {
+	r := reader{b: b}
+	switch v := r.byte(); {
+	case r.bad || v == 0:
+		return Command{}, errMalformed
+	case v > version:
+		return Command{}, ErrNewerVersion
+	}
+	c := Command{
+		Stamp:     LogTime(r.number()),
+		ClientID:  api.ClientID(r.text()),
+		RequestID: r.number(),
+	}
+	if c.RequestID > 0 {
+		c.AckedThrough = r.number()
+	} else {
+		copy(c.Nonce[:], r.bytes(uint64(len(c.Nonce))))
+	}
+	c.Kind = Kind(r.byte())
+	if r.bad {
+		return Command{}, errMalformed
+	}
+	switch c.Kind {
+	case KindSettings:
+		c.Settings = Settings{Window: r.number(), SessionBytes: r.number(), ValueBytes: r.number()}
+	case KindOpenSession:
+	case KindPut, KindAppend:
+		c.Key, c.Value = r.text(), r.text()
+	case KindCAS:
+		c.Key, c.CompareValue, c.Value = r.text(), r.text(), r.text()
+	case KindDelete, KindGet:
+		c.Key = r.text()
+	default:
+		return Command{Stamp: c.Stamp}, errUnknownKind
+	}
+	if r.bad || len(r.b) > 0 {
+		return Command{}, errMalformed
+	}
+	if err := c.check(); err != nil {
+		return Command{}, err
+	}
+	return c, nil
+}
+
+// StampOf returns the log time that a command's bytes carry; ok is false if
+// they are no command that this program can read. A new leader asks for the
+// stamp of the last command in its log.
+func StampOf(command []byte) (stamp LogTime, ok bool) {
+	c, err := Decode(command)
+	return c.Stamp, err == nil || errors.Is(err, errUnknownKind)
+}
+
+// reader takes values from the front of b. Once something does not fit, bad is
+// set and all that follows is zero, so callers check once.
+type reader struct {
+	b   []byte
+	bad bool
+}
+
+func (r *reader) bytes(n uint64) []byte {
+	if r.bad || n > uint64(len(r.b)) {
+		r.bad = true
+		return nil
+	}
+	taken := r.b[:n]
+	r.b = r.b[n:]
+	return taken
+}
+
+func (r *reader) byte() byte {
+	if b := r.bytes(1); b != nil {
+		return b[0]
+	}
+	return 0
+}
+
+func (r *reader) number() uint64 {
+	v, n := binary.Uvarint(r.b)
+	// A last byte of 0 adds nothing: the same number has a shorter form.
+	if r.bad || n <= 0 || n > 1 && r.b[n-1] == 0 {
+		r.bad = true
+		return 0
+	}
+	r.b = r.b[n:]
+	return v
+}
+
+func (r *reader) text() string { return string(r.bytes(r.number())) }

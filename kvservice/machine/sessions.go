@@ -1,0 +1,170 @@
+package machine
+
+import (
+	"github.com/tidwall/btree"
+
+	"raftkv/api"
+)
+
+// sessions are the posts' lastRequestIDPerClient, plus what lets a client have
+// many calls in flight and get a lost answer again: instead of the last number,
+// the low-water mark Acked and, for each number above it that was executed, a
+// fingerprint and the result.
+type sessions struct {
+	byClient *btree.Map[api.ClientID, *session]
+}
+
+// session is what the machine remembers of one client.
+type session struct {
+	// acked is the low-water mark: for every number up to it the client has its
+	// answer or has given it up. Those numbers are never executed again.
+	acked uint64
+
+	// records has the numbers that were executed.
+	// Invariant: acked < number <= acked + Settings.Window for each of them.
+	records *btree.Map[uint64, record]
+
+	// valueBytes is the length of all values in the recorded results.
+	// Invariant: valueBytes <= Settings.SessionBytes.
+	valueBytes uint64
+}
+
+// record is an executed request. Its result is kept as long as there is room;
+// the fingerprint and the outcome until the number is acknowledged.
+type record struct {
+	fingerprint Fingerprint
+	result      Result
+	dropped     bool // the result but for its outcome is gone
+}
+
+func newSessions() sessions {
+	return sessions{byClient: new(btree.Map[api.ClientID, *session])}
+}
+
+func (t *sessions) clone() sessions { return sessions{byClient: t.byClient.IsoCopy()} }
+
+// get returns a client's session, ready to be changed.
+func (t *sessions) get(id api.ClientID) (s *session, known bool) { return t.byClient.GetMut(id) }
+
+// open makes a session for a client that has none.
+func (t *sessions) open(id api.ClientID) *session {
+	s := &session{records: new(btree.Map[uint64, record])}
+	t.byClient.Set(id, s)
+	return s
+}
+
+// IsoCopy returns a copy that may be changed without changing s. The tree of
+// sessions calls it when it copies the node that s is in, after a clone.
+func (s *session) IsoCopy() *session {
+	return &session{acked: s.acked, records: s.records.IsoCopy(), valueBytes: s.valueBytes}
+}
+
+// applyWrite decides whether a write is new, and executes it if so. Check,
+// execution and record are one step of one entry: nothing can come between.
+// The cases stand in the order of the table in docs/sessions.md.
+func (m *Machine) applyWrite(c Command, id Identity) (Result, Event) {
+	if c.RequestID == 0 {
+		return m.execute(c), EventCommitted // no session; nobody sends it again
+	}
+	s, known := m.sessions.get(c.ClientID)
+	if !known {
+		if IsIssued(c.ClientID) || c.RequestID != 1 {
+			return sessionExpired(c.ClientID), EventRefused
+		}
+		s = m.sessions.open(c.ClientID)
+	}
+	s.acknowledge(c.AckedThrough)
+	if c.RequestID <= s.acked {
+		return refuse(api.StatusStaleRequest, api.OutcomeUnknown,
+			"the client has said that it is done with this number; nothing was done now, and what was done then is no longer known"), EventRefused
+	}
+	if r, recorded := s.records.Get(c.RequestID); recorded {
+		if r.fingerprint != id.Fingerprint {
+			return refuse(api.StatusRequestMismatch, api.OutcomeNotApplied,
+				"this RequestID belongs to another request of this client; nothing was done"), EventRefused
+		}
+		return r.again(), EventDuplicate
+	}
+	if c.RequestID-s.acked > m.settings.Window {
+		// A later copy may be executed when the client has acknowledged more, so
+		// this is not the last word on the request.
+		return refuse(api.StatusWindowExceeded, api.OutcomeUnknown,
+			"the number is too far above AckedThrough; nothing was done now; send the same number again later"), EventRefused
+	}
+	result := m.execute(c)
+	s.record(c.RequestID, record{fingerprint: id.Fingerprint, result: result}, m.settings.SessionBytes)
+	return result, EventCommitted
+}
+
+// sessionExpired refuses a write of a session that is not there. Executing it
+// could be a second time. An issued id is never registered again, so no later
+// copy of this request will be executed either; a chosen id may be opened again
+// by its first request.
+func sessionExpired(id api.ClientID) Result {
+	if IsIssued(id) {
+		return refuse(api.StatusSessionExpired, api.OutcomeNotApplied,
+			"this cluster does not know the ClientID; nothing was done for this copy of the request; register again with "+api.PathSession)
+	}
+	return refuse(api.StatusSessionExpired, api.OutcomeUnknown,
+		"this cluster does not know the ClientID, and only RequestID 1 opens a session; nothing was done now, and whether an earlier copy was executed is not known")
+}
+
+// acknowledge forgets the numbers that the client is done with.
+func (s *session) acknowledge(through uint64) {
+	s.acked = max(s.acked, through)
+	for {
+		number, r, ok := s.records.Min()
+		if !ok || number > s.acked {
+			return
+		}
+		s.records.Delete(number)
+		s.valueBytes -= r.valueBytes()
+	}
+}
+
+// record remembers an executed request, failures included: a retry must not be
+// luckier than the first attempt (pitfall: a compare-and-set that was answered
+// "false" and then succeeds). If the values outgrow the room for them, those of
+// the lowest numbers go first. A value that has no room even alone is not kept
+// and drives out no other.
+func (s *session) record(number uint64, r record, room uint64) {
+	if r.valueBytes() > room {
+		r.drop()
+	}
+	s.records.Set(number, r)
+	s.valueBytes += r.valueBytes()
+	for s.valueBytes > room {
+		s.dropLowest()
+	}
+}
+
+// dropLowest drops the result of the lowest number that has a value.
+func (s *session) dropLowest() {
+	var number uint64
+	var lowest record
+	s.records.Scan(func(n uint64, r record) bool {
+		number, lowest = n, r
+		return r.valueBytes() == 0
+	})
+	s.valueBytes -= lowest.valueBytes()
+	lowest.drop()
+	s.records.Set(number, lowest)
+}
+
+func (r record) valueBytes() uint64 { return uint64(len(r.result.Value)) }
+
+func (r *record) drop() {
+	r.dropped = true
+	r.result = Result{Outcome: r.result.Outcome}
+}
+
+// again returns the answer to a repetition: the result of the first time.
+func (r record) again() Result {
+	result := r.result
+	result.Duplicate = true
+	if r.dropped {
+		result.Status = api.StatusDuplicateRequest
+		result.Error = "the request was carried out before; its result has been dropped for room"
+	}
+	return result
+}
