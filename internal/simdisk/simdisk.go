@@ -209,14 +209,18 @@ func (d *Disk) set(path string, f *inode) {
 	n.set(f)
 }
 
-// MkdirAll makes a directory and the ones above it.
-func (d *Disk) MkdirAll(dir string) error {
+// Mkdir makes a directory.
+func (d *Disk) Mkdir(dir string) error {
 	if err := d.step(); err != nil {
 		return pathError("mkdir", dir, err)
 	}
-	for ; !d.isDir(dir); dir = filepath.Dir(dir) {
-		d.set(dir, &inode{dir: true})
+	if d.find(dir) != nil {
+		return pathError("mkdir", dir, fs.ErrExist)
 	}
+	if !d.isDir(filepath.Dir(dir)) {
+		return pathError("mkdir", dir, fs.ErrNotExist)
+	}
+	d.set(dir, &inode{dir: true})
 	return nil
 }
 

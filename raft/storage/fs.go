@@ -5,14 +5,14 @@ import "io"
 // FS is what FileStorage needs of a file system. [OSFS] is the real one;
 // internal/simdisk has one that loses power, sectors and directory entries.
 //
-// A change to a directory (Create, Rename, Remove, MkdirAll) is durable only
+// A change to a directory (Create, Rename, Remove, Mkdir) is durable only
 // after SyncDir of the directory that holds the name, and a file's bytes only
 // after its Sync. Until then a loss of power may undo any part of them, in any
 // order. Rename replaces an existing file in one step. Errors about missing
 // files are fs.ErrNotExist.
 type FS interface {
-	// MkdirAll makes a directory and the ones above it; fine if it exists.
-	MkdirAll(dir string) error
+	// Mkdir makes a directory; the one above it must exist.
+	Mkdir(dir string) error
 	// ReadDir returns the names in a directory, sorted.
 	ReadDir(dir string) ([]string, error)
 	// SyncDir makes the names in a directory durable.

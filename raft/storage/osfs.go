@@ -14,8 +14,8 @@ type OSFS struct{}
 
 var _ FS = OSFS{}
 
-// MkdirAll is os.MkdirAll.
-func (OSFS) MkdirAll(dir string) error { return os.MkdirAll(dir, 0o700) }
+// Mkdir is os.Mkdir.
+func (OSFS) Mkdir(dir string) error { return os.Mkdir(dir, 0o700) }
 
 // ReadDir returns the sorted names of os.ReadDir.
 func (OSFS) ReadDir(dir string) ([]string, error) {

@@ -1,0 +1,325 @@
+package storage
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"raftkv/raft"
+)
+
+// Options says how to open a data directory.
+type Options struct {
+	// FS is the file system; nil means OSFS.
+	FS FS
+
+	// Identity is whose directory it must be. The first start stores it, and a
+	// later one with another identity is ErrIdentity.
+	Identity Identity
+
+	// SegmentBytes is the size of new log segments; one is larger if its first
+	// batch needs more. Zero means 16 MiB, and 1 GiB is the most. A segment is
+	// filled with zeros when it is begun, within a Save: larger ones make that
+	// rarer and longer.
+	SegmentBytes int
+
+	// NewStoreID makes the store id of a new directory. Nil means crypto/rand;
+	// simulations need one that can be repeated.
+	NewStoreID func() raft.StoreID
+}
+
+// FileStorage keeps a server's state in a data directory. Its methods may be
+// called by several goroutines; while one waits for the disk the others wait
+// too.
+type FileStorage struct {
+	fs           FS
+	dir          string
+	segmentBytes int
+	identity     Identity
+	store        raft.StoreID
+	lock         io.Closer
+
+	mu    sync.Mutex
+	known map[raft.ServerID]raft.StoreID
+
+	// Where the next batch goes. Behind end the segment holds only zeros.
+	file     File
+	sequence uint64 // of the segment
+	size     int64  // of the segment, in bytes
+	end      int64
+	batch    uint64     // the number of the last batch
+	last     raft.Index // the end of the log
+	buffer   []byte     // the last batch's memory, used again for the next
+
+	recovered *raft.PersistentState // what Open read, until Load has returned it
+	err       error                 // the first failure, or ErrClosed; final
+}
+
+var _ Storage = (*FileStorage)(nil)
+
+// Open opens a data directory, or makes one, and locks it until Close. It reads
+// the whole log and makes sure that all of it is durable. A batch that was cut
+// short by a crash is dropped from its first damaged byte on.
+//
+// It fails with ErrLocked, ErrNotDataDir, ErrIdentity, ErrNewerVersion or a
+// *CorruptError, and has then changed nothing; with raft.ErrConfig for an
+// identity that no server can have; or with the error of the file system. Each
+// is one line that says what to do or where to look.
+func Open(dir string, o Options) (*FileStorage, error) {
+	if o.FS == nil {
+		o.FS = OSFS{}
+	}
+	if o.SegmentBytes == 0 {
+		o.SegmentBytes = defaultSegmentBytes
+	}
+	if o.SegmentBytes < segmentHeader || o.SegmentBytes > maxSegmentBytes {
+		return nil, fmt.Errorf("%w: segments of %d bytes; they must have %d to %d", raft.ErrConfig, o.SegmentBytes, segmentHeader, maxSegmentBytes)
+	}
+	if o.NewStoreID == nil {
+		o.NewStoreID = randomStoreID
+	}
+	if err := o.Identity.check(); err != nil {
+		return nil, err
+	}
+	// Before the lock, because the lock makes a file.
+	names, err := listDir(o.FS, dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkNames(dir, names); err != nil {
+		return nil, err
+	}
+	if err := makeDir(o.FS, dir); err != nil {
+		return nil, err
+	}
+	lock, err := o.FS.Lock(filepath.Join(dir, lockName))
+	if errors.Is(err, ErrLocked) {
+		return nil, fmt.Errorf("data directory %s %w", dir, ErrLocked)
+	}
+	if err != nil {
+		return nil, err
+	}
+	s := &FileStorage{fs: o.FS, dir: dir, segmentBytes: o.SegmentBytes, lock: lock}
+	if err := s.open(o); err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	return s, nil
+}
+
+// randomStoreID never fails: crypto/rand ends the program if there is no randomness.
+func randomStoreID() (id raft.StoreID) {
+	rand.Read(id[:])
+	return id
+}
+
+// open first looks at everything, and only then changes anything.
+func (s *FileStorage) open(o Options) error {
+	names, err := listDir(s.fs, s.dir)
+	if err != nil {
+		return err
+	}
+	if !slices.Contains(names, identityName) {
+		if err := firstStart(s.fs, s.dir, names, o); err != nil {
+			return err
+		}
+		if names, err = listDir(s.fs, s.dir); err != nil {
+			return err
+		}
+	}
+	if s.identity, s.store, err = readIdentity(s.fs, s.dir); err != nil {
+		return err
+	}
+	if difference := s.identity.differs(o.Identity); difference != "" {
+		return fmt.Errorf("data directory %s %w: %s", s.dir, ErrIdentity, difference)
+	}
+	if s.known, err = readPeers(s.fs, s.dir, s.store); err != nil {
+		return err
+	}
+	log, seg, err := readLog(s.fs, s.dir, names, s.store, nil)
+	if err != nil {
+		return err
+	}
+
+	if err := removeTemps(s.fs, s.dir, names); err != nil {
+		return err
+	}
+	if s.file, err = s.fs.OpenWrite(seg.file); err != nil {
+		return err
+	}
+	err = log.repair(s.file, seg.bytes)
+	if err == nil {
+		// A name may not be durable yet, if the process died right after a rename.
+		err = s.fs.SyncDir(s.dir)
+	}
+	if err != nil {
+		return errors.Join(err, s.file.Close())
+	}
+	s.sequence, s.size, s.end = seg.sequence, int64(len(seg.bytes)), int64(log.end)
+	s.batch, s.last = log.batch, raft.Index(len(log.state.Entries))
+	s.recovered = &log.state
+	return nil
+}
+
+// StoreID returns the random id that this directory was given at its first start.
+func (s *FileStorage) StoreID() raft.StoreID { return s.store }
+
+// Identity returns what was stored at the first start.
+func (s *FileStorage) Identity() Identity { return s.identity }
+
+// Load returns what is saved. The first call returns what Open has read; a
+// later one reads the files again.
+func (s *FileStorage) Load() (raft.PersistentState, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		return raft.PersistentState{}, s.err
+	}
+	if state := s.recovered; state != nil {
+		s.recovered = nil // from now on the server has it; do not keep a second one
+		return *state, nil
+	}
+	names, err := listDir(s.fs, s.dir)
+	if err != nil {
+		return raft.PersistentState{}, err
+	}
+	log, _, err := readLog(s.fs, s.dir, names, s.store, nil)
+	if err != nil {
+		return raft.PersistentState{}, err
+	}
+	return log.state, nil
+}
+
+// Save appends one batch, the record of term and vote and then the entries,
+// with one write and one sync. It begins a new segment if the batch does not
+// fit into the present one.
+//
+// It fails with ErrBadSave and has then done nothing. Any other error is final:
+// what the disk holds is unknown until the directory is opened again.
+func (s *FileStorage) Save(save raft.Save) error {
+	if !save.Needed() {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		return s.err
+	}
+	if err := checkSave(save, s.last); err != nil {
+		return err
+	}
+	w := batchWriter{newChecksum(s.store), s.batch + 1, s.buffer[:0]}
+	w.state(save.CurrentTerm, save.VotedFor)
+	for i, e := range save.Entries {
+		w.entry(save.FirstIndex+raft.Index(i), e)
+	}
+	s.buffer = w.bytes
+	if len(w.bytes) > maxSegmentBytes-segmentHeader {
+		return fmt.Errorf("%w: %d bytes at once", ErrBadSave, len(w.bytes))
+	}
+	if err := s.append(w.bytes); err != nil {
+		return s.poison(err)
+	}
+	s.recovered = nil
+	s.batch = w.number
+	if save.FirstIndex != 0 {
+		s.last = save.FirstIndex + raft.Index(len(save.Entries)) - 1
+	}
+	return nil
+}
+
+func (s *FileStorage) append(batch []byte) error {
+	if s.size-s.end < int64(len(batch)) {
+		if err := s.beginSegment(len(batch)); err != nil {
+			return err
+		}
+	}
+	if _, err := s.file.WriteAt(batch, s.end); err != nil {
+		return err
+	}
+	if err := s.file.Sync(); err != nil {
+		return err
+	}
+	s.end += int64(len(batch))
+	return nil
+}
+
+// beginSegment makes the next segment, with room for a batch of the given length.
+func (s *FileStorage) beginSegment(batchBytes int) error {
+	next := segmentInfo{sequence: s.sequence + 1, firstBatch: s.batch + 1, store: s.store}
+	size := int64(max(s.segmentBytes, segmentHeader+batchBytes))
+	if err := createSegment(s.fs, s.dir, next, size); err != nil {
+		return err
+	}
+	file, err := s.fs.OpenWrite(filepath.Join(s.dir, segmentName(next.sequence)))
+	if err != nil {
+		return err
+	}
+	full := s.file
+	s.file, s.sequence, s.size, s.end = file, next.sequence, size, segmentHeader
+	return full.Close()
+}
+
+// poison makes err the answer to everything from now on. Trying again is no
+// way out: after a failed sync the operating system may report the next one as
+// done although the bytes never reached the disk.
+func (s *FileStorage) poison(err error) error {
+	s.err = fmt.Errorf("data directory %s cannot be written any more: %w", s.dir, err)
+	return s.err
+}
+
+// KnownStores returns which store each other server had when it was last heard.
+func (s *FileStorage) KnownStores() map[raft.ServerID]raft.StoreID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.known)
+}
+
+// RememberStore notes which store a server has, durably before it returns. It
+// blocks for the disk, but only when the server is new. Call it before the
+// first message of the server is passed on.
+//
+// If the server had another store before, it has lost its disk, and with it the
+// votes and entries that it has promised to keep: that is ErrForeignStore, and
+// its messages must not be heard. Errors of the disk are final, as for Save.
+func (s *FileStorage) RememberStore(server raft.ServerID, store raft.StoreID) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		return s.err
+	}
+	if had, ok := s.known[server]; ok {
+		if had != store {
+			return fmt.Errorf("server %d %w", server, ErrForeignStore)
+		}
+		return nil
+	}
+	known := maps.Clone(s.known)
+	known[server] = store
+	if err := publishText(s.fs, s.dir, peersTemp, peersName, encodePeers(s.store, known)); err != nil {
+		return s.poison(err)
+	}
+	s.known = known
+	return nil
+}
+
+// Close closes the files and frees the lock. Nothing needs to be written: what
+// Save has returned is durable. Later calls of other methods are ErrClosed, or
+// the error that came before. Closing twice is fine.
+func (s *FileStorage) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.file == nil {
+		return nil
+	}
+	err := errors.Join(s.file.Close(), s.lock.Close())
+	s.file = nil
+	if s.err == nil {
+		s.err = ErrClosed
+	}
+	return err
+}
