@@ -1,0 +1,63 @@
+package kvservice
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"raftkv/api"
+	"raftkv/raft"
+	"raftkv/raft/server"
+)
+
+// A forwarded request is its path, a line feed, and the body as the client
+// wrote it. The reply is the status, a line feed, and the body for the client.
+
+func joinLine(line string, body []byte) []byte {
+	return append(append([]byte(line), '\n'), body...)
+}
+
+func splitLine(b []byte) (line string, body []byte, ok bool) {
+	before, after, found := bytes.Cut(b, []byte{'\n'})
+	return string(before), after, found
+}
+
+// forward passes a request on to the leader, once. It must tell apart a request
+// that was never handed over, which has done nothing, from one whose answer was
+// lost, which may have done everything.
+func (s *KVService) forward(ctx context.Context, leader raft.ServerID, path string, body []byte) answerBytes {
+	reply, err := s.raft.Call(ctx, leader, joinLine(path, body))
+	if errors.Is(err, server.ErrNotSent) {
+		return encode(s.refuse(api.StatusNotLeader, fmt.Sprintf("server %d leads, but server %d cannot reach it; nothing was done, try again", leader, s.config.ID)))
+	}
+	if err == nil {
+		if status, body, ok := splitLine(reply); ok && api.Status(status).Known() {
+			return answerBytes{api.Status(status), body}
+		}
+	}
+	if ctx.Err() != nil {
+		return encode(s.unknown(api.StatusTimeout, "the leader's answer did not come in time"))
+	}
+	return encode(s.unknown(api.StatusFailedCommit, "the leader's answer was lost"))
+}
+
+// HandleForwarded answers a request that another server forwarded. It is never
+// forwarded again: two servers that each take the other for the leader would
+// pass it back and forth. The transport calls it.
+func (s *KVService) HandleForwarded(ctx context.Context, from raft.ServerID, payload []byte) []byte {
+	select {
+	case <-s.attached:
+	case <-ctx.Done():
+		return nil // the transport is closing
+	}
+	path, body, ok := splitLine(payload)
+	if !ok {
+		a := encode(api.Refuse(api.StatusBadRequest, fmt.Sprintf("server %d forwarded something that server %d cannot read; do they run the same version?", from, s.config.ID)))
+		return joinLine(string(a.Status), a.Body)
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.config.RequestTimeout)
+	defer cancel()
+	a := s.answer(ctx, path, body, false)
+	return joinLine(string(a.Status), a.Body)
+}

@@ -1,0 +1,147 @@
+package kvservice
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+
+	"raftkv/api"
+	"raftkv/raft"
+)
+
+// Handler serves the HTTP interface of docs/http.md.
+func (s *KVService) Handler() http.Handler { return http.HandlerFunc(s.serveHTTP) }
+
+// serveHTTP matches paths itself: every route exists with and without a slash
+// at its end, nothing below a route is one, and every answer is JSON. A pattern
+// of net/http would answer a wrong method in text and turn a POST into a GET
+// by a redirect.
+func (s *KVService) serveHTTP(w http.ResponseWriter, req *http.Request) {
+	select {
+	case <-s.attached:
+	case <-req.Context().Done():
+		return
+	}
+	path := strings.TrimSuffix(req.URL.Path, "/")
+	if path == api.PathStatus {
+		s.serveStatus(w, req)
+		return
+	}
+	if _, known := operations[path]; !known {
+		writeAnswer(w, api.Refuse(api.StatusNotFound, fmt.Sprintf("there is no %s here; see docs/http.md for the endpoints", req.URL.Path)))
+		return
+	}
+	if req.Method != http.MethodPost {
+		w.Header().Set("Allow", http.MethodPost)
+		writeAnswer(w, api.Refuse(api.StatusBadMethod, fmt.Sprintf("%s takes POST with a JSON body, not %s", path, req.Method)))
+		return
+	}
+	// A form on a foreign page can send text/plain without asking anybody, but
+	// not application/json.
+	if media, _, err := mime.ParseMediaType(req.Header.Get("Content-Type")); err != nil || media != "application/json" {
+		writeAnswer(w, api.Refuse(api.StatusUnsupportedMedia,
+			`Content-Type must be application/json; with curl: curl --json '{"Key":"x"}' http://HOST/get`))
+		return
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, int64(s.limits.BodyBytes)))
+	if err != nil {
+		var tooLarge *http.MaxBytesError
+		if errors.As(err, &tooLarge) {
+			writeAnswer(w, api.Refuse(api.StatusTooLarge, fmt.Sprintf("the body is larger than %d bytes", s.limits.BodyBytes)))
+			return
+		}
+		writeAnswer(w, api.Refuse(api.StatusBadRequest, "the body did not arrive whole"))
+		return
+	}
+	if req.URL.Query().Has("redirect") && s.redirect(w, path) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(req.Context(), s.config.RequestTimeout)
+	defer cancel()
+	writeBytes(w, s.answer(ctx, path, body, true))
+}
+
+// redirect sends the client to the leader if that is another server whose
+// address is known.
+func (s *KVService) redirect(w http.ResponseWriter, path string) bool {
+	leader := s.raft.Status().LeaderID
+	if leader == raft.None || leader == s.config.ID {
+		return false
+	}
+	address := s.config.HTTPAddrOf(leader)
+	if address == "" {
+		return false
+	}
+	w.Header().Set("Location", "http://"+address+path)
+	w.WriteHeader(http.StatusTemporaryRedirect)
+	return true
+}
+
+func (s *KVService) serveStatus(w http.ResponseWriter, req *http.Request) {
+	if req.Method != http.MethodGet && req.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		writeAnswer(w, api.Refuse(api.StatusBadMethod, fmt.Sprintf("%s takes GET, not %s", api.PathStatus, req.Method)))
+		return
+	}
+	writeAnswer(w, s.status())
+}
+
+// status is this server's view of the cluster.
+func (s *KVService) status() *api.StatusResponse {
+	now := s.raft.Status()
+	s.mu.Lock()
+	applied, sessions := s.machine.AppliedIndex(), s.machine.Sessions()
+	s.mu.Unlock()
+	r := &api.StatusResponse{
+		RespStatus: api.StatusOK,
+		Outcome:    api.OutcomeApplied,
+		Cluster:    fmt.Sprintf("%016x", uint64(s.config.Cluster)),
+		ID:         uint64(s.config.ID),
+		Role:       now.State.String(),
+		Term:       uint64(now.Term),
+		Leader:     uint64(now.LeaderID),
+		LeaderHTTP: s.config.HTTPAddrOf(now.LeaderID),
+		Commit:     uint64(now.CommitIndex),
+		Applied:    uint64(applied),
+		FirstIndex: 1,
+		LastIndex:  uint64(now.LastIndex),
+		Sessions:   sessions,
+	}
+	for _, m := range s.config.Members {
+		r.Members = append(r.Members, api.Member{ID: uint64(m.ID), Raft: m.Addr, HTTP: s.config.HTTPAddrOf(m.ID)})
+	}
+	return r
+}
+
+// writeAnswer sends an answer with the HTTP status that its RespStatus has.
+func writeAnswer(w http.ResponseWriter, r api.Response) { writeBytes(w, encode(r)) }
+
+// answerBytes is an answer as it goes over the wire, to a client or to the
+// follower that forwarded the request.
+type answerBytes struct {
+	Status api.Status
+	Body   []byte // one JSON object
+}
+
+func encode(r api.Response) answerBytes {
+	body, err := api.Encode(r)
+	if err != nil {
+		// Only a stored value could do this, and values are checked at the door.
+		panic(fmt.Sprintf("kvservice: an answer does not encode: %v", err))
+	}
+	return answerBytes{r.Head().RespStatus, body}
+}
+
+func writeBytes(w http.ResponseWriter, a answerBytes) {
+	w.Header().Set("Content-Type", "application/json")
+	code := api.HTTPStatus(a.Status)
+	if code == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", "1")
+	}
+	w.WriteHeader(code)
+	w.Write(append(a.Body, '\n'))
+}

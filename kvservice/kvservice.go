@@ -1,0 +1,213 @@
+// Package kvservice is a key/value store on top of Raft: it puts clients'
+// operations into the log, applies what comes back on commitChan, and answers.
+//
+// Its one promise: a client is told the truth. An answer says "applied" only
+// with the result that the committed entry gave, "not_applied" only if the
+// command was never put into a log, and "unknown" otherwise. What is new and
+// what is a repetition is decided by kvservice/machine when an entry is
+// applied, never here.
+//
+//	kvservice.go  KVService, the updater and what a change of leadership means
+//	propose.go    a command on its way into the log and back
+//	requests.go   from JSON to commands, from results to JSON
+//	forward.go    requests that reached a follower
+//	http.go       the HTTP interface of docs/http.md
+//	node.go       Start: a whole server with files and sockets
+package kvservice
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"raftkv/api"
+	"raftkv/kvservice/machine"
+	"raftkv/kvservice/waiters"
+	"raftkv/raft"
+	"raftkv/raft/server"
+)
+
+// Raft is what the service needs of a raft/server.Server.
+type Raft interface {
+	Submit(ctx context.Context, command []byte) (raft.Index, raft.Term, error)
+	Status() raft.Status
+	Call(ctx context.Context, to raft.ServerID, payload []byte) ([]byte, error)
+}
+
+// Config is what a KVService must be told.
+type Config struct {
+	ID      raft.ServerID
+	Cluster raft.ClusterID
+	Members []server.Member
+
+	// HTTPAddrOf returns where clients reach a server, "" if that is not known.
+	HTTPAddrOf func(raft.ServerID) string
+
+	// RequestTimeout bounds how long a client waits for an answer; then it is
+	// told "unknown". Zero means 10 s.
+	RequestTimeout time.Duration
+
+	Limits api.Limits   // zero fields mean the defaults
+	Logger *slog.Logger // nil discards
+}
+
+// KVService is the service of one server. Its methods may be called by any
+// goroutine, except that Run is called once.
+type KVService struct {
+	config Config
+	limits api.Limits
+	start  time.Time // what the monotonic clock is read against
+
+	attached chan struct{} // closed by Run; raft is set then
+	raft     Raft
+	stopped  chan struct{} // closed when Run ends
+
+	mu         sync.Mutex
+	machine    *machine.Machine // the posts' DataStore and lastRequestIDPerClient
+	waiters    waiters.Table
+	answers    map[waiters.Token]chan<- answer // each has room for one answer
+	clock      machine.LogClock
+	leadership *leadership // nil while this server does not lead
+}
+
+// leadership is one period during which this server leads.
+type leadership struct {
+	term raft.Term
+
+	// ready is closed when everything that earlier leaders left behind has been
+	// applied and the settings stand in the log. Before that nobody knows what
+	// time it is in the log, and a write could come before the settings.
+	ready     chan struct{}
+	isReady   bool
+	clockRuns bool
+
+	over chan struct{} // closed when the leadership has ended
+}
+
+// answer is what becomes of a waiter.
+type answer struct {
+	result machine.Result
+	lost   bool // the leadership has ended: nobody here knows what becomes of the entry
+}
+
+// New returns a service with an empty store. It answers nobody before Run.
+func New(config Config) *KVService {
+	if config.RequestTimeout == 0 {
+		config.RequestTimeout = 10 * time.Second
+	}
+	if config.HTTPAddrOf == nil {
+		config.HTTPAddrOf = func(raft.ServerID) string { return "" }
+	}
+	if config.Logger == nil {
+		config.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &KVService{
+		config:   config,
+		limits:   config.Limits.WithDefaults(),
+		start:    time.Now(),
+		attached: make(chan struct{}),
+		stopped:  make(chan struct{}),
+		machine:  machine.New(),
+		answers:  map[waiters.Token]chan<- answer{},
+	}
+}
+
+// Run is the updater: it applies what arrives on commitChan until the channel
+// is closed. An error means that the log holds an entry which this program
+// cannot read (machine.ErrNewerVersion). Then the server must stop: to skip an
+// entry is to become different from the others. (The posts' runUpdater.)
+func (s *KVService) Run(r Raft, commitChan <-chan raft.CommitEntry) error {
+	s.raft = r
+	close(s.attached)
+	defer close(s.stopped)
+	for entry := range commitChan {
+		if err := s.apply(entry); err != nil {
+			return fmt.Errorf("entry %d: %w", entry.Index, err)
+		}
+	}
+	return nil
+}
+
+// apply takes in one committed entry and answers whoever waits for it: all who
+// sent this request, through whichever leader it came. An answer goes by the
+// identity that the entry carries, never by its index. At the index that Submit
+// returned there may stand another entry by now.
+func (s *KVService) apply(entry raft.CommitEntry) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	applied, err := s.machine.Apply(entry)
+	if err != nil {
+		return err
+	}
+	for _, token := range s.waiters.Resolve(applied.Identity) {
+		s.reply(token, answer{result: applied.Result})
+	}
+	if l := s.leadership; l != nil {
+		s.advanceLeadership(l, entry)
+	}
+	return nil
+}
+
+// advanceLeadership makes a new leader ready. Its own empty entry is applied
+// after everything that earlier leaders have left behind. It goes on from the
+// log time that stands there, and if nobody has written the settings yet, it
+// does so before any client's command.
+func (s *KVService) advanceLeadership(l *leadership, entry raft.CommitEntry) {
+	_, written := s.machine.Settings()
+	if entry.Kind == raft.EntryEmpty && entry.Term == l.term {
+		s.clock.Start(s.machine.Now(), s.monotonicMillis())
+		l.clockRuns = true
+		if !written {
+			go s.writeSettings()
+		}
+	}
+	if l.clockRuns && written && !l.isReady {
+		l.isReady = true
+		close(l.ready)
+	}
+}
+
+// writeSettings puts the settings into a log that has none. If two leaders do
+// so, the first entry counts and the second, being equal, changes nothing.
+func (s *KVService) writeSettings() {
+	ctx, cancel := context.WithTimeout(context.Background(), s.config.RequestTimeout)
+	defer cancel()
+	command := machine.Command{Kind: machine.KindSettings, Nonce: newNonce(), Settings: machine.DefaultSettings()}
+	if _, _, err := s.raft.Submit(ctx, command.Encode()); err != nil {
+		s.config.Logger.Warn("settings not written; the next leader will try", "err", err)
+	}
+}
+
+// Observe tells the service of a change of role, term or leader. The server's
+// loop calls it, in the order of the changes and without leaving one out.
+//
+// Everyone who waits for an entry of a leadership that has ended is told
+// "unknown". The entry may be overwritten, and then no answer would ever come;
+// or it may be committed by the next leader, and then only a repetition under
+// the same identity can learn the result.
+func (s *KVService) Observe(status raft.Status) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	leads := status.State == raft.Leader
+	if l := s.leadership; l != nil && (!leads || l.term != status.Term) {
+		close(l.over)
+		s.leadership = nil
+	}
+	if leads && s.leadership == nil {
+		s.leadership = &leadership{term: status.Term, ready: make(chan struct{}), over: make(chan struct{})}
+	}
+	for _, token := range s.waiters.LeadershipLost(status) {
+		s.reply(token, answer{lost: true})
+	}
+}
+
+// reply answers one waiter.
+func (s *KVService) reply(token waiters.Token, a answer) {
+	s.answers[token] <- a
+	delete(s.answers, token)
+}
+
+// monotonicMillis reads a clock that nobody can set.
+func (s *KVService) monotonicMillis() int64 { return time.Since(s.start).Milliseconds() }

@@ -1,0 +1,134 @@
+package kvservice
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+
+	"raftkv/api"
+	"raftkv/kvservice/machine"
+	"raftkv/kvservice/waiters"
+	"raftkv/raft"
+)
+
+// propose puts a command into the log, waits until it has been applied, and
+// returns the answer for the client.
+func (s *KVService) propose(ctx context.Context, command machine.Command) api.Response {
+	if refusal := s.awaitReady(ctx); refusal != nil {
+		return refusal
+	}
+	if command.RequestID == 0 {
+		command.Nonce = newNonce()
+	}
+
+	// Register first and submit afterwards: the entry may have been applied
+	// before Submit returns.
+	answers := make(chan answer, 1)
+	s.mu.Lock()
+	command.Stamp = s.clock.Stamp(s.monotonicMillis())
+	token := s.waiters.Add(command.Identity())
+	s.answers[token] = answers
+	s.mu.Unlock()
+	defer s.forget(token)
+
+	_, term, err := s.raft.Submit(ctx, command.Encode())
+	switch {
+	case err == nil:
+		s.submitted(token, term)
+	case errors.Is(err, raft.ErrBusy), isNotLeader(err):
+		// This attempt has put nothing into a log. An earlier one may have, and
+		// then its answer may have come meanwhile.
+		select {
+		case a := <-answers:
+			return s.response(command, a)
+		default:
+		}
+		if errors.Is(err, raft.ErrBusy) {
+			return s.refuse(api.StatusBusy, "too much is unfinished; nothing was done, try again")
+		}
+		return s.refuse(api.StatusNotLeader, "this server has just ceased to lead; nothing was done, try again")
+	}
+	// Any other error leaves open whether the command went into the log, so this
+	// waits for its answer as if it had.
+	select {
+	case a := <-answers:
+		return s.response(command, a)
+	case <-ctx.Done():
+		return s.unknown(api.StatusTimeout, "the request was not committed in time")
+	case <-s.stopped:
+		return s.unknown(api.StatusFailedCommit, "this server is stopping")
+	}
+}
+
+// awaitReady waits until this server can stamp commands as a leader. Nothing
+// has been submitted for the request yet, so every refusal is not_applied.
+func (s *KVService) awaitReady(ctx context.Context) (refusal api.Response) {
+	s.mu.Lock()
+	l := s.leadership
+	s.mu.Unlock()
+	if l == nil {
+		return s.refuse(api.StatusNotLeader, "this server does not lead; nothing was done, ask the leader")
+	}
+	select {
+	case <-l.ready:
+		return nil
+	case <-l.over:
+		return s.refuse(api.StatusNotLeader, "this server has just ceased to lead; nothing was done, try again")
+	case <-s.stopped:
+		return s.refuse(api.StatusNotLeader, "this server is stopping; nothing was done, ask another")
+	case <-ctx.Done():
+		return s.refuse(api.StatusBusy, "the leader is still applying what earlier leaders left; nothing was done, try again")
+	}
+}
+
+// submitted notes the term in which a waiter's command was appended. If that
+// leadership has ended meanwhile, the waiter is answered here, because the
+// announcement has gone by.
+func (s *KVService) submitted(token waiters.Token, term raft.Term) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.waiters.Submitted(token, term) {
+		s.reply(token, answer{lost: true})
+	}
+}
+
+// forget removes a waiter that was not answered: its client has gone, or was
+// told "unknown".
+func (s *KVService) forget(token waiters.Token) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.waiters.Remove(token)
+	delete(s.answers, token)
+}
+
+func (s *KVService) response(command machine.Command, a answer) api.Response {
+	if a.lost {
+		return s.unknown(api.StatusFailedCommit, "this server has ceased to lead before the request was committed")
+	}
+	return command.Response(a.result)
+}
+
+// unknown is the honest answer to a request that went into a log and did not
+// come back. It must not say "failed", and not "please retry" either.
+func (s *KVService) unknown(status api.Status, why string) api.Response {
+	return s.refuse(status, why+"; it may have been applied or may still be: repeat it only with the same ClientID and RequestID")
+}
+
+// refuse returns an answer without a result, with a hint where the leader is.
+func (s *KVService) refuse(status api.Status, why string) api.Response {
+	r := api.Refuse(status, why)
+	leader := s.raft.Status().LeaderID
+	r.Leader, r.LeaderHTTP = uint64(leader), s.config.HTTPAddrOf(leader)
+	return r
+}
+
+func isNotLeader(err error) bool {
+	var notLeader *raft.NotLeaderError
+	return errors.As(err, &notLeader)
+}
+
+// newNonce names a command that nobody will ever send again.
+func newNonce() (n machine.Nonce) {
+	rand.Read(n[:]) // never fails
+	return n
+}
