@@ -51,13 +51,10 @@ func (e *endpoint) Call(ctx context.Context, to raft.ServerID, payload []byte) (
 	if err := ctx.Err(); err != nil {
 		return nil, notSent(to, err)
 	}
-	// A reply may come from an earlier life of this server's call, so ids are not
-	// counted from 1. The request is copied behind its id, because the caller
-	// may return before the writer does.
+	// A reply may answer a call of this server's earlier life, so ids are not
+	// counted from 1.
 	c := &call{id: rand.Uint64(), result: make(chan callResult, 1)}
-	rest := binary.LittleEndian.AppendUint64(nil, c.id)
-	rest = append(rest, payload...)
-	if err := e.enqueue(p, outgoing{kind: requestFrame, rest: rest, call: c}); err != nil {
+	if err := e.enqueue(p, outgoing{kind: requestFrame, rest: requestPayload(c.id, payload), call: c}); err != nil {
 		return nil, notSent(to, err)
 	}
 	select {
@@ -151,7 +148,18 @@ func (e *endpoint) handleRequest(p *peer, rest []byte) error {
 
 // reply sends a reply on our own connection to the peer.
 func (e *endpoint) reply(p *peer, id uint64, status byte, payload []byte) {
-	rest := binary.LittleEndian.AppendUint64(nil, id)
-	rest = append(rest, status)
-	e.enqueue(p, outgoing{kind: replyFrame, rest: append(rest, payload...)})
+	e.enqueue(p, outgoing{kind: replyFrame, rest: replyPayload(id, status, payload)})
+}
+
+// requestPayload returns the payload of a request frame, after its kind. The
+// request is copied: its caller may return before the writer gets to it.
+func requestPayload(id uint64, request []byte) []byte {
+	b := binary.LittleEndian.AppendUint64(make([]byte, 0, 8+len(request)), id)
+	return append(b, request...)
+}
+
+// replyPayload returns the payload of a reply frame, after its kind.
+func replyPayload(id uint64, status byte, reply []byte) []byte {
+	b := binary.LittleEndian.AppendUint64(make([]byte, 0, 9+len(reply)), id)
+	return append(append(b, status), reply...)
 }
