@@ -130,14 +130,6 @@ func Decode(b []byte) (Command, error) {
 	return c, nil
 }
 
-// StampOf returns the log time that a command's bytes carry; ok is false if
-// they are no command that this program can read. A new leader asks for the
-// stamp of the last command in its log.
-func StampOf(command []byte) (stamp LogTime, ok bool) {
-	c, err := Decode(command)
-	return c.Stamp, err == nil || errors.Is(err, errUnknownKind)
-}
-
 // reader takes values from the front of b. Once something does not fit, bad is
 // set and all that follows is zero, so callers check once.
 type reader struct {
