@@ -1,0 +1,190 @@
+package raft
+
+import (
+	"context"
+	"encoding/gob"
+	"maps"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Server gives a ConsensusModule a network and a clock. Its methods may be
+// called by any goroutine.
+type Server struct {
+	// ElectionTimeout is the shortest time a follower waits without hearing from
+	// a leader; each wait is drawn anew from [ElectionTimeout, 2*ElectionTimeout)
+	// (§5.2, §5.6). A leader sends heartbeats three times as often. NewServer sets
+	// 150 ms; set another value before Serve.
+	ElectionTimeout time.Duration
+
+	// Trace, if set before Serve, is told each step and must not block (the posts' dlog).
+	Trace func(Status, Event, Effects)
+
+	cm       *ConsensusModule // touched by run only, hence no lock in this package
+	out      Effects          // what cm has asked for and run is to carry out next
+	status   atomic.Pointer[Status]
+	listener net.Listener
+	peers    map[ServerID]string // their addresses
+	inbox    chan Message
+	outboxes map[ServerID]chan Message // bounded; a message that finds it full is lost
+	ctx      context.Context           // ends at Shutdown
+	quit     context.CancelFunc
+	wg       sync.WaitGroup
+}
+
+// NewServer returns the server id of a cluster. It takes over listener, where
+// the peers reach it, and reaches them at the addresses in peers. It does
+// nothing before Serve.
+func NewServer(id ServerID, listener net.Listener, peers map[ServerID]string) *Server {
+	s := &Server{
+		ElectionTimeout: 150 * time.Millisecond,
+		listener:        listener,
+		peers:           peers,
+		inbox:           make(chan Message),
+		outboxes:        make(map[ServerID]chan Message),
+	}
+	s.ctx, s.quit = context.WithCancel(context.Background())
+	s.cm, s.out = NewConsensusModule(id, slices.Collect(maps.Keys(peers)))
+	s.status.Store(new(s.cm.Status()))
+	return s
+}
+
+// Serve starts the server and returns at once. The peers may start later:
+// messages to the unborn are lost, like those to the dead.
+func (s *Server) Serve() {
+	context.AfterFunc(s.ctx, func() { s.listener.Close() })
+	for id, addr := range s.peers {
+		outbox := make(chan Message, 64)
+		s.outboxes[id] = outbox
+		s.wg.Go(func() { s.writeTo(addr, outbox) })
+	}
+	s.wg.Go(s.accept)
+	s.wg.Go(s.run)
+}
+
+// Shutdown stops the server and returns when nothing of it runs any more. The
+// second time it does nothing.
+func (s *Server) Shutdown() {
+	s.quit()
+	s.wg.Wait()
+}
+
+// Status reports the state after the latest step.
+func (s *Server) Status() Status { return *s.status.Load() }
+
+// IsLeader reports whether this server takes itself for the leader.
+func (s *Server) IsLeader() bool { return s.Status().State == Leader }
+
+// run is the only goroutine that touches the module: it carries out what the
+// last step asked for, waits for the next event, and steps.
+func (s *Server) run() {
+	electionTimer, heartbeatTimer := time.NewTimer(s.electionTimeout()), time.NewTimer(time.Hour)
+	heartbeatTimer.Stop()
+	defer func() {
+		for _, outbox := range s.outboxes {
+			close(outbox)
+		}
+	}()
+	for {
+		for _, m := range s.out.Send {
+			select {
+			case s.outboxes[m.To] <- m:
+			default: // lost; Raft will say it again
+			}
+		}
+		setTimer(electionTimer, s.out.Timers[ElectionTimer], s.electionTimeout())
+		setTimer(heartbeatTimer, s.out.Timers[HeartbeatTimer], s.ElectionTimeout/3)
+
+		select {
+		case m := <-s.inbox:
+			s.step(m)
+		case <-electionTimer.C:
+			s.step(ElectionTimeout{})
+		case <-heartbeatTimer.C:
+			s.step(HeartbeatTimeout{})
+		case <-s.ctx.Done():
+			return
+		}
+	}
+}
+
+func (s *Server) step(event Event) {
+	s.out = s.cm.Step(event)
+	s.status.Store(new(s.cm.Status()))
+	if s.Trace != nil {
+		s.Trace(s.Status(), event, s.out)
+	}
+}
+
+// electionTimeout draws anew at each call, so that candidates who have split
+// the votes once do not do so for ever.
+func (s *Server) electionTimeout() time.Duration {
+	return s.ElectionTimeout + rand.N(s.ElectionTimeout)
+}
+
+// setTimer obeys action. Reset and Stop also take back a firing that run has
+// not received yet (since Go 1.23), so it never sees a stale one.
+func setTimer(t *time.Timer, action TimerAction, d time.Duration) {
+	switch action {
+	case RestartTimer:
+		t.Reset(d)
+	case StopTimer:
+		t.Stop()
+	}
+}
+
+func init() { // gob must know what a Body can be
+	for _, body := range []Body{RequestVoteArgs{}, RequestVoteReply{}, AppendEntriesArgs{}, AppendEntriesReply{}} {
+		gob.Register(body)
+	}
+}
+
+// writeTo brings the messages of one outbox to the peer at addr. It connects
+// when there is something to say; what it cannot send is lost.
+func (s *Server) writeTo(addr string, outbox <-chan Message) {
+	for m := range outbox {
+		conn, err := new(net.Dialer).DialContext(s.ctx, "tcp", addr)
+		if err != nil {
+			continue
+		}
+		stop := context.AfterFunc(s.ctx, func() { conn.Close() })
+		encoder := gob.NewEncoder(conn)
+		for more := true; more && encoder.Encode(m) == nil; {
+			m, more = <-outbox
+		}
+		stop()
+		conn.Close()
+	}
+}
+
+func (s *Server) accept() {
+	for {
+		conn, err := s.listener.Accept()
+		if err != nil {
+			return // Shutdown has closed it
+		}
+		s.wg.Go(func() { s.readFrom(conn) })
+	}
+}
+
+// readFrom hands run what arrives on one connection.
+func (s *Server) readFrom(conn net.Conn) {
+	defer conn.Close()
+	defer context.AfterFunc(s.ctx, func() { conn.Close() })()
+	decoder := gob.NewDecoder(conn)
+	for {
+		var m Message
+		if err := decoder.Decode(&m); err != nil || m.Body == nil {
+			return // the end, or no peer
+		}
+		select {
+		case s.inbox <- m:
+		case <-s.ctx.Done():
+			return
+		}
+	}
+}
