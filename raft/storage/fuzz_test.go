@@ -60,7 +60,7 @@ func FuzzRecovery(f *testing.F) {
 
 func mendRecords(segment []byte) {
 	for at := 64; at+32 <= len(segment); {
-		n := int(binary.LittleEndian.Uint32(segment[at+4:])) % 256
+		n := int(binary.LittleEndian.Uint32(segment[at+4:]) % 256)
 		n = min(n, len(segment)-at-32)
 		binary.LittleEndian.PutUint32(segment[at+4:], uint32(n))
 		rightChecksums(segment[at:at+32], segment[at+32:at+32+n])
