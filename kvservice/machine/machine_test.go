@@ -145,7 +145,7 @@ func TestUnreadableCommands(t *testing.T) {
 		"one byte less":    good[:len(good)-1],
 		"one byte more":    append(bytes.Clone(good), 0),
 		"a huge length":    {version, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1},
-		"a long number":    {version, 0x80, 0},
+		"a long number":    bytes.Replace(good, []byte{version, 0}, []byte{version, 0x80, 0}, 1),
 		"no client":        encodeUnchecked(Command{Kind: KindPut, RequestID: 1}),
 		"no request":       encodeUnchecked(Command{Kind: KindPut, ClientID: "c"}),
 		"acked too much":   encodeUnchecked(Command{Kind: KindPut, ClientID: "c", RequestID: 1, AckedThrough: 1}),

@@ -167,18 +167,21 @@ func (w *twin) step(values map[string]string, versions map[string]uint64, writes
 	return r
 }
 
-func drawCommand(t *rapid.T, l *log) Command {
-	clients := []api.ClientID{"", "laptop", "phone", issued('A'), issued('B')}
+func drawCommand(t *rapid.T, l *log, w *twin) Command {
+	clients := []api.ClientID{issued('A'), issued('A'), issued('A'), "laptop", "laptop", "phone", issued('B'), ""}
 	c := Command{
-		Kind:         rapid.SampledFrom([]Kind{KindPut, KindAppend, KindAppend, KindCAS, KindDelete, KindGet, KindOpenSession}).Draw(t, "kind"),
+		Kind:         rapid.SampledFrom([]Kind{KindPut, KindPut, KindAppend, KindAppend, KindCAS, KindDelete, KindGet, KindOpenSession}).Draw(t, "kind"),
 		ClientID:     rapid.SampledFrom(clients).Draw(t, "client"),
 		Stamp:        LogTime(rapid.Uint64Max(100).Draw(t, "stamp")),
-		Key:          rapid.SampledFrom([]string{"x", "y"}).Draw(t, "key"),
-		Value:        rapid.SampledFrom([]string{"", "a", "b", "abc"}).Draw(t, "value"),
+		Key:          rapid.SampledFrom([]string{"x", "x", "y"}).Draw(t, "key"),
+		Value:        rapid.SampledFrom([]string{"", "a", "b", "abc", "abcd"}).Draw(t, "value"),
 		CompareValue: rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "compare value"),
 	}
 	if c.Kind != KindCAS {
 		c.CompareValue = ""
+	}
+	if c.Kind == KindDelete {
+		c.Value = ""
 	}
 	switch {
 	case c.Kind == KindGet:
@@ -186,10 +189,10 @@ func drawCommand(t *rapid.T, l *log) Command {
 	case c.Kind == KindOpenSession:
 		c.ClientID = issued('A') // B stays unknown
 	case c.ClientID != "":
-		c.RequestID = rapid.Uint64Range(1, 9).Draw(t, "request")
-		if mostly := rapid.Uint64Max(3).Draw(t, "behind"); mostly < c.RequestID {
-			c.AckedThrough = c.RequestID - 1 - mostly
-		}
+		// Around the client's mark, where the rows of the table meet.
+		acked := w.acked(c.ClientID)
+		c.RequestID = max(1, acked+rapid.Uint64Range(0, 8).Draw(t, "ahead"))
+		c.AckedThrough = min(c.RequestID-1, acked+rapid.SampledFrom([]uint64{0, 0, 0, 0, 1, 2}).Draw(t, "acknowledged"))
 	}
 	if c.RequestID == 0 {
 		c.Nonce = l.nonce()
@@ -200,9 +203,14 @@ func drawCommand(t *rapid.T, l *log) Command {
 // Whatever clients send, in whatever order and how often it is committed, the
 // session table answers as its twin does, and two servers stay equal.
 func TestSessionsBesideTheirTwin(t *testing.T) {
+	type answered struct {
+		status    api.Status
+		duplicate bool
+	}
+	seen := map[answered]int{}
 	rapid.Check(t, func(t *rapid.T) {
 		settings := Settings{
-			Window:       rapid.Uint64Range(1, 6).Draw(t, "window"),
+			Window:       rapid.Uint64Range(2, 8).Draw(t, "window"),
 			SessionBytes: rapid.Uint64Range(1, 8).Draw(t, "session bytes"),
 			ValueBytes:   rapid.Uint64Range(2, 8).Draw(t, "value bytes"),
 		}
@@ -210,24 +218,37 @@ func TestSessionsBesideTheirTwin(t *testing.T) {
 		w := &twin{settings: settings}
 		var now LogTime
 		var sent []Command
-		for range rapid.IntRange(1, 40).Draw(t, "commands") {
+		for n := range 50 {
 			var c Command
-			if len(sent) > 0 && rapid.Bool().Draw(t, "copy") {
-				c = rapid.SampledFrom(sent).Draw(t, "copied")
-			} else {
-				c = drawCommand(t, l)
-				sent = append(sent, c)
+			switch {
+			case n == 0:
+				c = Command{Kind: KindOpenSession, ClientID: issued('A'), Nonce: l.nonce()}
+			case n == 1:
+				c = appending("laptop", 1, "x", "a")
+			case rapid.Bool().Draw(t, "copy"):
+				c = rapid.SampledFrom(sent[max(0, n-20):]).Draw(t, "copied")
+			default:
+				c = drawCommand(t, l, w)
 			}
+			sent = append(sent, c)
 			want := w.apply(c)
 			got := l.apply(c)
 			got.Error = "" // texts are for people
 			require.Equal(t, want, got, "%+v", c)
+			seen[answered{want.Status, want.Duplicate}]++
 
 			now = max(now, c.Stamp)
 			require.Equal(t, now, l.a.Now())
 			requireInvariants(t, l.a)
 		}
 	})
+	// A run that never reaches a row of the table has said nothing about it.
+	for _, a := range []answered{
+		{api.StatusSessionExpired, false}, {api.StatusStaleRequest, false}, {api.StatusOK, true}, {api.StatusDuplicateRequest, true},
+		{api.StatusRequestMismatch, false}, {api.StatusWindowExceeded, false}, {api.StatusOK, false}, {api.StatusTooLarge, false}, {api.StatusTooLarge, true},
+	} {
+		require.NotZero(t, seen[a], "%+v", a)
+	}
 }
 
 // requireInvariants checks what sessions.go promises about a session.
