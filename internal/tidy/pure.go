@@ -151,8 +151,9 @@ var worldFree = map[string][]string{
 		"Duration", "Nanosecond", "Microsecond", "Millisecond", "Second", "Minute", "Hour",
 		"Time", "Unix", "UnixMilli", "ParseDuration",
 	},
-	"math/rand/v2": {"New", "NewPCG", "Rand", "PCG", "Source"},
-	"syscall":      {"Errno", "EIO", "ENOSPC"},
+	"math/rand/v2":  {"New", "NewPCG", "Rand", "PCG", "Source"},
+	"runtime/debug": {"Stack"},
+	"syscall":       {"Errno", "EIO", "ENOSPC"},
 }
 
 // checkClock lets the rooms in virtual time compute with durations and draw
