@@ -1,0 +1,78 @@
+package raft
+
+import (
+	"testing"
+
+	"raftkv/internal/core"
+	"raftkv/internal/scenario"
+	full "raftkv/raft"
+)
+
+func TestScenarios(t *testing.T) { scenario.RunAll(t, newNode, "part1") }
+
+// node makes this part a core.Core, so that the shared stories and seeds run on
+// it. Its messages travel inside those of package raft.
+type node struct {
+	*ConsensusModule
+	running [timerKinds]full.TimerNumber
+	runs    full.TimerNumber
+}
+
+type body struct{ Body }
+
+func (b body) SenderTerm() full.Term { return full.Term(b.Body.SenderTerm()) }
+
+func newNode(config full.Config, saved full.PersistentState) (core.Core, full.Effects, error) {
+	var peerIDs []ServerID
+	for _, id := range config.Configuration.Voters {
+		if id != config.ID {
+			peerIDs = append(peerIDs, ServerID(id))
+		}
+	}
+	cm, out := NewConsensusModule(ServerID(config.ID), peerIDs)
+	cm.currentTerm, cm.votedFor = Term(saved.CurrentTerm), ServerID(saved.VotedFor)
+	n := &node{ConsensusModule: cm}
+	return n, n.effects(out), nil
+}
+
+func (n *node) Step(event full.Event) full.Effects {
+	switch ev := event.(type) {
+	case full.ElectionTimeout:
+		if ev.Number == n.running[ElectionTimer] { // not restarted or stopped since
+			return n.effects(n.ConsensusModule.Step(ElectionTimeout{}))
+		}
+	case full.HeartbeatTimeout:
+		if ev.Number == n.running[HeartbeatTimer] {
+			return n.effects(n.ConsensusModule.Step(HeartbeatTimeout{}))
+		}
+	case full.Message:
+		return n.effects(n.ConsensusModule.Step(Message{ServerID(ev.From), ServerID(ev.To), ev.Body.(body).Body}))
+	}
+	return full.Effects{}
+}
+
+func (n *node) effects(out Effects) (effects full.Effects) {
+	for _, m := range out.Send {
+		effects.SendAfter = append(effects.SendAfter, full.Message{From: full.ServerID(m.From), To: full.ServerID(m.To), Body: body{m.Body}})
+	}
+	for kind, action := range out.Timers {
+		if action != LeaveTimer {
+			n.runs++
+			n.running[kind] = n.runs
+			effects.Timers[kind] = full.TimerChange{Action: full.TimerAction(action), Number: n.runs}
+		}
+	}
+	return effects
+}
+
+func (n *node) Status() full.Status {
+	s := n.ConsensusModule.Status()
+	return full.Status{
+		ID: full.ServerID(s.ID), State: states[s.State], Term: full.Term(s.Term),
+		VotedFor: full.ServerID(s.VotedFor), LeaderID: full.ServerID(s.LeaderID),
+	}
+}
+
+var states = map[CMState]full.CMState{Follower: full.Follower, Candidate: full.Candidate, Leader: full.Leader}
+
+func (n *node) Entry(full.Index) (full.LogEntry, bool) { return full.LogEntry{}, false }
