@@ -1,0 +1,81 @@
+package raft
+
+// An Event is something that happened to a server: a timer fired, a message
+// arrived or a client submitted a command.
+type Event interface {
+	isEvent()
+}
+
+// ElectionTimeout reports that the election timer fired (§5.2).
+type ElectionTimeout struct{}
+
+// HeartbeatTimeout reports that a leader's heartbeat timer fired (§5.2).
+type HeartbeatTimeout struct{}
+
+// Submit asks to append a command to the log. Effects.Submitted says what became
+// of it. The module keeps the slice; the caller must not change it.
+type Submit struct{ Command []byte }
+
+func (ElectionTimeout) isEvent()  {}
+func (HeartbeatTimeout) isEvent() {}
+func (Message) isEvent()          {}
+func (Submit) isEvent()           {}
+
+// Effects is what a server must do after a Step. The zero value asks for
+// nothing.
+type Effects struct {
+	// Submitted answers Submit. Not a promise to a client: an accepted command is
+	// in this log and may still be overwritten.
+	Submitted Submitted
+
+	Send []Message
+
+	// Commit goes to the state machine, in order.
+	Commit []CommitEntry
+
+	// Timers says per timer what to do with it.
+	Timers Timers
+}
+
+// Submitted answers a Submit.
+type Submitted struct {
+	Index Index // where the command now stands
+	Term  Term  // the term it was appended in
+
+	// Err is nil if the command was appended. Otherwise it is a *NotLeaderError,
+	// and nothing has happened.
+	Err error
+}
+
+// CommitEntry is a committed entry on its way to the state machine. Every
+// server delivers the same entries in the same order, each index once.
+type CommitEntry struct {
+	Index   Index
+	Term    Term // the entry's own term, not the current one
+	Kind    EntryKind
+	Command []byte // nil for a new leader's empty entry
+}
+
+// TimerKind names one of a server's timers.
+type TimerKind uint8
+
+// The timers of a server. T is the minimum election timeout.
+const (
+	ElectionTimer  TimerKind = iota // drawn anew from [T, 2T) at each restart
+	HeartbeatTimer                  // fixed, a fraction of T
+	timerKinds
+)
+
+// TimerAction says what to do with a timer. A timer that was restarted or
+// stopped must not report that it had fired before.
+type TimerAction uint8
+
+// What to do with a timer; the zero value leaves it alone.
+const (
+	LeaveTimer TimerAction = iota
+	RestartTimer
+	StopTimer
+)
+
+// Timers holds an order for each timer, indexed by TimerKind.
+type Timers [timerKinds]TimerAction
