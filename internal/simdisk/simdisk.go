@@ -25,7 +25,7 @@ import (
 const SectorSize = 512
 
 // ErrPowerOff is the error of everything between the moment that CrashAfter
-// chose and the call of Crash.
+// chose and the call of Crash or Kill.
 var ErrPowerOff = errors.New("simdisk: the power is off")
 
 // Counters says what has happened so far, so that a test can show that it
@@ -78,7 +78,8 @@ func (d *Disk) FailAfter(n int, err error) {
 }
 
 // CrashAfter switches the power off after n more operations. Everything fails
-// with ErrPowerOff from then on, until Crash switches it on again.
+// with ErrPowerOff from then on, until Crash switches it on again. (With Kill
+// instead of Crash it was only the process that died there.)
 func (d *Disk) CrashAfter(n int) { d.offAt = d.count.Ops + n }
 
 // SetLimit bounds the sum of all file sizes; a write that would exceed it fails
@@ -90,7 +91,6 @@ func (d *Disk) SetLimit(bytes int64) { d.limit = bytes }
 // Locks are free and open files are dead.
 func (d *Disk) Crash() {
 	d.Kill()
-	d.offAt = -1
 	d.fail.at = 0
 
 	// Names first. In sorted order a directory comes before what is in it.
@@ -120,6 +120,7 @@ func (d *Disk) Crash() {
 // not even what was never synced. Locks are free and open files are dead.
 func (d *Disk) Kill() {
 	d.life++
+	d.offAt = -1
 	clear(d.locks)
 }
 

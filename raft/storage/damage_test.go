@@ -270,27 +270,35 @@ func TestTornTailIsRemovedBeforeTheNextAppend(t *testing.T) {
 // Checksums that are right over contents that make no sense are nobody's loss
 // of power: even in the last batch they are refused and not cut off.
 func TestNonsenseWithRightChecksumsIsRefused(t *testing.T) {
-	for name, change := range map[string]func(header, payload []byte){
-		"unknown type":        func(h, _ []byte) { h[8] = 9 },
-		"reserved byte 9":     func(h, _ []byte) { h[9] = 1 },
-		"reserved byte 28":    func(h, _ []byte) { h[28] = 1 },
-		"another distance":    func(h, _ []byte) { h[12]++ },
-		"another batch":       func(h, _ []byte) { h[16]++ },
-		"index behind a hole": func(_, p []byte) { p[0] += 2 },
-		"index 0":             func(_, p []byte) { clear(p[:8]) },
-		"unknown entry kind":  func(_, p []byte) { p[16] = 77 },
-		"state in the middle": func(h, _ []byte) { h[8] = 1 },
+	const state, entry = 6, 8 // the first and the last record of the last batch
+	for name, tc := range map[string]struct {
+		record int
+		change func(header, payload []byte)
+	}{
+		"unknown type":        {entry, func(h, _ []byte) { h[8] = 9 }},
+		"reserved byte 9":     {entry, func(h, _ []byte) { h[9] = 1 }},
+		"reserved byte 28":    {entry, func(h, _ []byte) { h[28] = 1 }},
+		"another distance":    {entry, func(h, _ []byte) { h[12]++ }},
+		"another batch":       {entry, func(h, _ []byte) { h[16]++ }},
+		"index behind a hole": {entry, func(_, p []byte) { p[0] += 2 }},
+		"index 0":             {entry, func(_, p []byte) { clear(p[:8]) }},
+		"unknown entry kind":  {entry, func(_, p []byte) { p[16] = 77 }},
+		"state in the middle": {entry, func(h, _ []byte) { h[8] = 1 }},
+		"a batch left out":    {state, func(h, _ []byte) { h[16]++ }},
+		"a batch twice":       {state, func(h, _ []byte) { h[16]-- }},
+		"state with distance": {state, func(h, _ []byte) { h[12] = 8 }},
+		"entry at the start":  {state, func(h, _ []byte) { h[8] = 2 }},
 	} {
 		disk, _ := threeBatches(t)
 		b := disk.ReadFile(segmentFile(1))
-		last := spans(b)[8]
-		header := b[last.start : last.start+32]
-		payload := b[last.start+32 : last.start+32+int(binary.LittleEndian.Uint32(header[4:]))]
-		change(header, payload)
+		place := spans(b)[tc.record]
+		header := b[place.start : place.start+32]
+		payload := b[place.start+32 : place.start+32+int(binary.LittleEndian.Uint32(header[4:]))]
+		tc.change(header, payload)
 		rightChecksums(header, payload)
 		disk.WriteFile(segmentFile(1), b)
 		corrupt := requireRefused(t, disk, segmentName(1), name)
-		require.EqualValues(t, last.start, corrupt.Offset, name)
+		require.EqualValues(t, place.start, corrupt.Offset, name)
 	}
 }
 
@@ -320,7 +328,8 @@ func TestSegmentsMissingOrMisplaced(t *testing.T) {
 	o.NewStoreID = func() raft.StoreID { return raft.StoreID{1} }
 	openWith(t, o)
 	disk.WriteFile(segmentFile(1), foreign.ReadFile(segmentFile(1)))
-	requireRefused(t, disk, segmentName(1), "one comes from another directory")
+	corrupt := requireRefused(t, disk, segmentName(1), "one comes from another directory")
+	require.Contains(t, corrupt.Reason, "another data directory")
 }
 
 // A client stores a copy of the log as a value. Its records are no records of

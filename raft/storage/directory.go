@@ -67,6 +67,18 @@ func makeDir(fsys FS, dir string) error {
 	return fsys.SyncDir(parent)
 }
 
+// syncParents makes the names on the way to dir durable. Only the directory
+// right above must allow that; those further up are rarely ours, and not every
+// one can be read or synced.
+func syncParents(fsys FS, dir string) error {
+	parent := filepath.Dir(dir)
+	if parent == dir {
+		return nil
+	}
+	_ = syncParents(fsys, parent)
+	return fsys.SyncDir(parent)
+}
+
 // firstStart makes the files of a new directory. Power may be lost at any step:
 // without the identity file, which comes last, the next start begins anew, with
 // another store id. With it all is there, so that a file missing later is a
@@ -75,14 +87,10 @@ func firstStart(fsys FS, dir string, names []string, o Options) error {
 	if err := checkUnfinished(fsys, dir, names); err != nil {
 		return err
 	}
-	if err := removeTemps(fsys, dir, names); err != nil {
+	// The directory, or one above it, may be there only since a first start that
+	// was cut short before their names were durable.
+	if err := syncParents(fsys, dir); err != nil {
 		return err
-	}
-	// The directory may be there only since a first start that was cut short.
-	if parent := filepath.Dir(dir); parent != dir {
-		if err := fsys.SyncDir(parent); err != nil {
-			return err
-		}
 	}
 	store := o.NewStoreID()
 	first := segmentInfo{sequence: 1, firstBatch: 1, store: store}
