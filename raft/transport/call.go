@@ -138,7 +138,10 @@ func (e *endpoint) handleRequest(p *peer, rest []byte) error {
 	case e.requests <- struct{}{}:
 		e.wg.Go(func() {
 			defer func() { <-e.requests }()
-			e.reply(p, id, answered, e.cfg.Handle(e.ctx, p.id, f.rest))
+			reply := e.cfg.Handle(e.ctx, p.id, f.rest)
+			if e.ctx.Err() == nil { // else it may have been cut short, and is no answer
+				e.reply(p, id, answered, reply)
+			}
 		})
 	default:
 		e.reply(p, id, unhandled, nil)

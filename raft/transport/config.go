@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"time"
 
 	"raftkv/raft"
@@ -21,8 +22,11 @@ type Config struct {
 	// handshake (PeerHTTP). At most 255 bytes; empty if there is none.
 	HTTPAddr string
 
-	// Addr is where ListenTCP listens, host:port. An in-memory transport ignores it.
-	Addr string
+	// Addr is where ListenTCP listens, host:port. Listener, if not nil, is used
+	// instead: a program takes the address with Listen before it touches a data
+	// directory. The transport closes it. An in-memory transport ignores both.
+	Addr     string
+	Listener net.Listener
 
 	// Peers gives the address of every other server, host:port. Entries for ID
 	// itself are ignored, and so are all addresses by an in-memory transport.
@@ -43,9 +47,9 @@ type Config struct {
 	CheckStore func(raft.ServerID, raft.StoreID) error
 
 	// Handle answers a request that another server made with Call. It is
-	// called in a goroutine of its own. Its context ends with Close, and it must
-	// return then. payload is its own to keep, and so is the result the
-	// transport's. Nil refuses all requests.
+	// called in a goroutine of its own. Its context ends with Close; it must
+	// return then, and its result is not sent. payload is its own to keep, and
+	// so is the result the transport's. Nil refuses all requests.
 	Handle func(ctx context.Context, from raft.ServerID, payload []byte) []byte
 
 	// Logger gets one line per trouble. Nil discards them.

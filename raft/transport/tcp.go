@@ -23,8 +23,19 @@ var keepAlive = net.KeepAliveConfig{
 // TCP is the transport of one server over TCP.
 type TCP struct{ *endpoint }
 
-// ListenTCP listens on config.Addr and begins to connect to the peers. It
-// returns an error if the configuration cannot work or the address is taken.
+// Listen takes an address, for Config.Listener.
+func Listen(addr string) (net.Listener, error) {
+	lc := net.ListenConfig{KeepAliveConfig: keepAlive}
+	listener, err := lc.Listen(context.Background(), "tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("transport: %w", err)
+	}
+	return listener, nil
+}
+
+// ListenTCP listens on config.Listener, or else on config.Addr, and begins to
+// connect to the peers. It returns an error, and leaves config.Listener open, if
+// the configuration cannot work or the address is taken.
 func ListenTCP(config Config) (*TCP, error) {
 	config, err := config.withDefaults()
 	if err != nil {
@@ -35,10 +46,11 @@ func ListenTCP(config Config) (*TCP, error) {
 			return nil, fmt.Errorf("transport: the address of server %d is %q, which is not host:port", id, addr)
 		}
 	}
-	lc := net.ListenConfig{KeepAliveConfig: keepAlive}
-	listener, err := lc.Listen(context.Background(), "tcp", config.Addr)
-	if err != nil {
-		return nil, fmt.Errorf("transport: %w", err)
+	listener := config.Listener
+	if listener == nil {
+		if listener, err = Listen(config.Addr); err != nil {
+			return nil, err
+		}
 	}
 	return startTCP(config, listener), nil
 }
