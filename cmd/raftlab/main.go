@@ -1,0 +1,52 @@
+// Command raftlab is for studying the cluster rather than using it: it runs
+// whole clusters in virtual time, from one number each, and shows what happened.
+//
+//	raftlab chaos --seeds 1000    many clusters with many faults; all must hold
+//	raftlab replay --seed 17      one of them again, step by step
+//	raftlab hash --seeds 20       what each did, as a number, to compare machines
+//
+// docs/simulator.md tells what is simulated and how to read a trace.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"raftkv/internal/sim"
+)
+
+// errFound reports a seed that failed. What was wrong has been printed.
+var errFound = errors.New("a seed failed")
+
+func main() {
+	if err := newCommand().Execute(); err != nil {
+		if !errors.Is(err, errFound) {
+			fmt.Fprintln(os.Stderr, "raftlab:", err)
+		}
+		os.Exit(1)
+	}
+}
+
+func newCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "raftlab",
+		Short:         "Run Raft clusters in virtual time and see what happens",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.AddCommand(newChaos(), newReplay(), newHash())
+	return root
+}
+
+// profileFlag adds --profile and returns how to read it.
+func profileFlag(c *cobra.Command) func() (sim.Profile, error) {
+	usage := "how much takes part:"
+	for _, p := range sim.Profiles() {
+		usage += " " + p.Name
+	}
+	name := c.Flags().String("profile", sim.Full.Name, usage)
+	return func() (sim.Profile, error) { return sim.ProfileNamed(*name) }
+}

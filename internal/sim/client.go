@@ -1,0 +1,439 @@
+package sim
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"raftkv/api"
+	"raftkv/internal/lincheck"
+	"raftkv/kvclient/numbering"
+	"raftkv/kvservice/machine"
+	"raftkv/raft"
+)
+
+// manner is how a client identifies its writes.
+type manner uint8
+
+const (
+	registered manner = iota // a session that the servers gave it
+	simple                   // an id of its own choosing, one call at a time (the posts' client)
+	anonymous                // none: a write is never sent twice
+)
+
+// client is a program that uses the store. What it may believe and what it may
+// send again follows kvclient; the numbers and the outcomes are the same code.
+type client struct {
+	index  int
+	manner manner
+	random *source
+
+	id          api.ClientID // "" before it has a session
+	registering bool
+	numbers     numbering.Numbers
+	waiting     []*clientCall // writes that wait for the session, or for room in the window
+
+	leader int               // whom to ask first: an index of simulation.nodes
+	seen   map[string]string // the last value seen of each key, for CAS; never ranged over
+	tokens int
+
+	script []lincheck.Operation // of the probe: what it does, one after the other
+}
+
+// clientCall is one call, from its beginning to what its caller is told.
+type clientCall struct {
+	client  *client
+	op      lincheck.Operation
+	command machine.Command // without what each attempt makes anew
+
+	outcome  numbering.Call
+	doubted  bool // some attempt was unknown
+	attempt  int  // counts; an answer to an earlier one comes too late
+	asked    int  // the server of the present attempt
+	waits    bool // it has not been answered
+	patience time.Duration
+	pause    time.Duration
+	ended    bool
+	register bool // it opens the session
+
+	nonces []machine.Nonce // of its attempts, if it has no number
+}
+
+// once reports whether the call may not be repeated after an unknown attempt.
+func (c *clientCall) once() bool {
+	return c.client.manner == anonymous && c.op.Kind != lincheck.Get && !c.register
+}
+
+// Line is what a client did, for whoever reads along. It follows from the
+// steps, so it is no part of the hash.
+type Line struct {
+	At     time.Duration
+	Client int
+	Text   string
+}
+
+func (l Line) String() string {
+	return fmt.Sprintf("     %.3fs client %d | %s", l.At.Seconds(), l.Client, l.Text)
+}
+
+// MarshalJSON returns the line as one JSON object.
+func (l Line) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		AtNanos int64
+		Client  int
+		Note    string
+	}{int64(l.At), l.Client, l.Text})
+}
+
+func (s *simulation) tell(c *client, format string, args ...any) {
+	if s.config.Observe != nil {
+		s.config.Observe(Line{s.now, c.index, fmt.Sprintf(format, args...)})
+	}
+}
+
+func (s *simulation) newClient(index int, m manner) *client {
+	c := &client{
+		index:  index,
+		manner: m,
+		random: newSource(s.seed, fmt.Sprint("client ", index)),
+		seen:   map[string]string{},
+	}
+	c.leader = c.random.below(len(s.nodes))
+	if m == simple {
+		c.newSimpleID()
+	}
+	return c
+}
+
+func (c *client) newSimpleID() {
+	c.id = api.ClientID(fmt.Sprintf("simple-%d-%d", c.index, c.random.below(1_000_000)))
+	c.numbers = numbering.Numbers{}
+}
+
+// startClients lets each client make calls, as many at a time as it is wide.
+func (s *simulation) startClients() {
+	for i := range s.plan.clients {
+		m := registered
+		if i < s.plan.anonymous {
+			m = anonymous
+		} else if i < s.plan.anonymous+s.plan.simple {
+			m = simple
+		}
+		c := s.newClient(i+1, m)
+		width := s.plan.width
+		if m == simple {
+			width = 1
+		}
+		for range width {
+			s.lanes++
+			s.nextCall(c)
+		}
+	}
+}
+
+// nextCall lets a client think and then call again, until the run has enough.
+// Until everything is healed the calls are spread over the time there is; then
+// those that are still wanted follow quickly.
+func (s *simulation) nextCall(c *client) {
+	mean := s.plan.healAt * time.Duration(s.plan.clients*s.plan.width) / time.Duration(max(1, s.plan.operations))
+	think := min(c.random.around(mean), max(0, s.plan.healAt-s.now))
+	think += c.random.around(5 * time.Millisecond)
+	s.after(think, func() {
+		switch {
+		case c.script != nil:
+			if len(c.script) == 1 { // the empty operation at its end
+				s.probed = true
+				return
+			}
+			op := c.script[0]
+			c.script = c.script[1:]
+			s.begin(c, op)
+		case s.operations >= s.plan.operations:
+			s.lanes--
+		default:
+			s.operations++
+			s.begin(c, s.drawOperation(c))
+		}
+	})
+}
+
+// token returns a text that no other write of the run contains.
+func (c *client) token() string {
+	c.tokens++
+	return fmt.Sprintf("%d.%d;", c.index, c.tokens)
+}
+
+func (s *simulation) drawOperation(c *client) lincheck.Operation {
+	if s.plan.ledgers > 0 && c.random.oneIn(4) {
+		op := lincheck.Operation{Kind: lincheck.Append, Key: ledger(c.random.below(s.plan.ledgers)), Value: c.token()}
+		if c.random.oneIn(4) {
+			op.Kind, op.Value = lincheck.Get, ""
+		}
+		return op
+	}
+	// The smaller of two draws: some keys are hot.
+	op := lincheck.Operation{
+		Kind: lincheck.Kind(c.random.weighted(s.plan.mix)),
+		Key:  key(min(c.random.below(s.plan.keys), c.random.below(s.plan.keys))),
+	}
+	switch op.Kind {
+	case lincheck.CAS:
+		op.Expect = c.seen[op.Key]
+		op.Value = c.token()
+	case lincheck.Put, lincheck.Append:
+		op.Value = c.token()
+	}
+	return op
+}
+
+func key(i int) string    { return fmt.Sprint("k", i) }
+func ledger(i int) string { return fmt.Sprint("ledger", i) }
+
+// begin starts a call.
+func (s *simulation) begin(c *client, op lincheck.Operation) {
+	op.Client = c.index
+	op.Call = s.tick()
+	call := &clientCall{client: c, op: op, patience: s.plan.patience, pause: s.plan.electionTimeout / 8}
+	call.command = machine.Command{Kind: kindOf[op.Kind], Key: op.Key, Value: op.Value, CompareValue: op.Expect}
+	if c.script == nil {
+		s.after(s.plan.giveUp, func() {
+			if call.ended {
+				return
+			}
+			if call.waits {
+				s.attempted(call, api.OutcomeUnknown) // the answer may still be under way
+			}
+			s.end(call)
+		})
+	}
+	if op.Kind == lincheck.Get || c.manner == anonymous {
+		s.try(call)
+		return
+	}
+	c.waiting = append(c.waiting, call)
+	if c.id == "" {
+		s.registerClient(c)
+		return
+	}
+	s.sendWaiting(c)
+}
+
+var kindOf = [...]machine.Kind{
+	lincheck.Get:    machine.KindGet,
+	lincheck.Put:    machine.KindPut,
+	lincheck.Append: machine.KindAppend,
+	lincheck.CAS:    machine.KindCAS,
+	lincheck.Delete: machine.KindDelete,
+}
+
+// sendWaiting gives the writes that wait their identity, which all attempts at
+// them carry, and sends them, as many as the window admits.
+func (s *simulation) sendWaiting(c *client) {
+	for len(c.waiting) > 0 {
+		write := c.waiting[0]
+		if !write.ended {
+			requestID, ok := c.numbers.Next()
+			if !ok {
+				return
+			}
+			write.command.ClientID, write.command.RequestID = c.id, requestID
+			write.command.AckedThrough = c.numbers.AckedThrough()
+			s.try(write)
+		}
+		c.waiting = c.waiting[1:]
+	}
+}
+
+// registerClient asks for a session, unless the client already does.
+func (s *simulation) registerClient(c *client) {
+	if c.registering {
+		return
+	}
+	c.registering = true
+	call := &clientCall{client: c, register: true, patience: s.plan.patience, pause: s.plan.electionTimeout / 8}
+	call.command.Kind = machine.KindOpenSession
+	s.try(call)
+}
+
+// try makes one attempt at a call.
+func (s *simulation) try(call *clientCall) {
+	c := call.client
+	call.attempt++
+	call.asked, call.waits = c.leader, true
+	r := &request{call: call, attempt: call.attempt, command: call.command}
+	if r.command.RequestID == 0 {
+		r.command.Nonce = s.nonce() // names this attempt only
+		call.nonces = append(call.nonces, r.command.Nonce)
+	}
+	if call.register {
+		r.command.ClientID = machine.NewIssuedID(s.idText())
+	}
+	server := s.nodes[call.asked]
+	if !s.clientNet.chance(s.clientLoss()) {
+		s.after(s.requestTime(), func() { s.reach(server, r) })
+	}
+	s.after(call.patience, func() {
+		if !call.ended && call.attempt == r.attempt {
+			s.attempted(call, api.OutcomeUnknown)
+			call.patience = min(2*call.patience, 8*s.plan.electionTimeout)
+			s.again(call, raft.None)
+		}
+	})
+}
+
+// reach is called when a request comes to where a server should be. That nobody
+// listens there is known: it was not sent.
+func (s *simulation) reach(n *node, r *request) {
+	if n.up {
+		s.requested(n, r)
+		return
+	}
+	if s.clientNet.oneIn(2) {
+		return // an address that does not even refuse
+	}
+	s.after(s.clientTime(), func() { s.answered(r, refusal(api.StatusNotLeader, raft.None)) })
+}
+
+// requestTime draws how long a request is under way. One that comes late finds
+// its client gone; the client may have sent it again, or may have given it up.
+func (s *simulation) requestTime() time.Duration {
+	t := s.clientTime()
+	if !s.healed && s.clientNet.chance(s.plan.late) {
+		t += s.clientNet.span(0, 2*s.plan.giveUp)
+	}
+	return t
+}
+
+func (s *simulation) clientTime() time.Duration { return s.clientNet.around(s.plan.clientDelay) }
+
+func (s *simulation) clientLoss() int {
+	if s.healed {
+		return 0
+	}
+	return s.plan.clientLoss
+}
+
+// idText is what a server would take from crypto/rand.Text.
+func (s *simulation) idText() string {
+	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
+	text := make([]byte, 26)
+	for i := range text {
+		text[i] = alphabet[s.ids.below(len(alphabet))]
+	}
+	return string(text)
+}
+
+func (s *simulation) attempted(call *clientCall, outcome api.Outcome) {
+	call.waits = false
+	call.outcome.Add(outcome)
+	if outcome == api.OutcomeUnknown {
+		call.doubted = true
+	}
+}
+
+// answered is called when an answer reaches the client.
+func (s *simulation) answered(r *request, a answer) {
+	call := r.call
+	if call.ended || call.attempt != r.attempt {
+		return
+	}
+	s.attempted(call, a.result.Outcome)
+	switch a.result.Status {
+	case api.StatusOK, api.StatusDuplicateRequest:
+		call.client.leader = call.asked
+		if call.register {
+			s.registeredAs(call, r.command.ClientID)
+			return
+		}
+		s.result(call, a.result)
+		s.end(call)
+	case api.StatusNotLeader, api.StatusBusy, api.StatusFailedCommit, api.StatusTimeout, api.StatusWindowExceeded:
+		s.again(call, a.leader)
+	case api.StatusSessionExpired:
+		if machine.IsIssued(call.command.ClientID) {
+			s.fail("session", "client %d was given %s and is told %s", call.client.index, call.command.ClientID, a.result.Error)
+			return
+		}
+		// Its first request never arrived, and was given up. It begins again as
+		// somebody else; the writes of the old id are not sent any more.
+		s.end(call)
+		call.client.newSimpleID()
+	default:
+		s.fail("answer", "client %d, request %d: %s: %s", call.client.index, call.command.RequestID, a.result.Status, a.result.Error)
+	}
+}
+
+// again makes another attempt after a pause, if there may be one.
+func (s *simulation) again(call *clientCall, hint raft.ServerID) {
+	if call.once() && call.outcome.Outcome() == api.OutcomeUnknown {
+		s.end(call)
+		return
+	}
+	c := call.client
+	if hint != raft.None {
+		c.leader = index(hint)
+	} else if c.leader == call.asked {
+		c.leader = (c.leader + 1) % len(s.nodes)
+	}
+	call.attempt++ // no answer to the last attempt counts any more
+	attempt := call.attempt
+	s.after(c.random.span(call.pause/2, call.pause), func() {
+		if !call.ended && call.attempt == attempt {
+			s.try(call)
+		}
+	})
+	call.pause = min(2*call.pause, 2*s.plan.electionTimeout)
+}
+
+// registeredAs begins the session, and the writes that waited for it.
+func (s *simulation) registeredAs(call *clientCall, id api.ClientID) {
+	c := call.client
+	call.ended = true
+	c.registering = false
+	c.id = id
+	s.tell(c, "has the session %s", id)
+	s.sendWaiting(c)
+}
+
+// result notes what an applied call has answered.
+func (s *simulation) result(call *clientCall, r machine.Result) {
+	op := &call.op
+	op.Answered = r.Status == api.StatusOK
+	op.KeyFound, op.Before, op.Swapped = r.KeyFound, r.Value, r.Swapped
+	if op.Answered {
+		call.client.seen[op.Key] = r.Value
+		if op.Kind == lincheck.Put || op.Swapped {
+			call.client.seen[op.Key] = op.Value
+		}
+	}
+	if call.doubted {
+		s.count(UnknownThenApplied)
+	}
+}
+
+// end tells the caller what may be said of the call, and goes on to the next.
+func (s *simulation) end(call *clientCall) {
+	c := call.client
+	call.ended = true
+	if call.command.RequestID != 0 && call.command.ClientID == c.id {
+		c.numbers.Settle(call.command.RequestID)
+		s.sendWaiting(c)
+	}
+	call.op.Return = s.tick()
+	call.op.Outcome = outcomes[call.outcome.Outcome()]
+	switch call.op.Outcome {
+	case lincheck.Unknown:
+		s.count(CallUnknown)
+	case lincheck.NotApplied:
+		s.count(CallNotApplied)
+	}
+	s.tell(c, "%s", call.op)
+	s.history = append(s.history, call)
+	s.nextCall(c)
+}
+
+var outcomes = map[api.Outcome]lincheck.Outcome{
+	api.OutcomeApplied:    lincheck.Applied,
+	api.OutcomeNotApplied: lincheck.NotApplied,
+	api.OutcomeUnknown:    lincheck.Unknown,
+}

@@ -1,0 +1,223 @@
+package sim
+
+import (
+	"fmt"
+	"strings"
+
+	"raftkv/raft"
+)
+
+// Event is something that a simulation should have met now and then. A batch of
+// seeds that never did has proved little.
+type Event int
+
+// The events. The comment beside the name is what chaos prints.
+const (
+	ElectionWon Event = iota
+	SplitVote
+	PreVoteRefused
+	LateVote
+	StaleReply
+	OldLeaderRefused
+	QuorumCheckFailed
+	StaleTimer
+	LeaderCrash
+	LeaderCrashUncommitted
+	Restart
+	CrashOnWinning // in the order of the triggers
+	CrashOnVoting
+	CrashOnAppending
+	CrashOnCommitting
+	CrashOnSaving
+	CrashInSave
+	CrashInRecovery
+	SectorsLost
+	SaveFailed
+	SaveMerged
+	PowerCutEverywhere
+	Pause
+	NetworkSplit
+	OneWayCut
+	ConflictTruncated
+	WindowUsed
+	SubmitRefused
+	DuplicateAnswered
+	DuplicateAfterLeaderChange
+	UnknownThenApplied
+	CallUnknown
+	CallNotApplied
+	LateCopyRefused
+	WindowExceeded
+	WaiterLost
+	ServerTimeout
+	Forwarded
+	ResultDropped
+	events
+)
+
+var eventNames = [events]string{
+	ElectionWon:                "elections won",
+	SplitVote:                  "elections without a winner",
+	PreVoteRefused:             "pre-votes refused",
+	LateVote:                   "votes of an earlier election ignored",
+	StaleReply:                 "replies to an earlier leadership ignored",
+	OldLeaderRefused:           "AppendEntries of an old leader refused",
+	QuorumCheckFailed:          "leaders resigned for want of a majority",
+	StaleTimer:                 "timers fired that had been restarted",
+	LeaderCrash:                "leaders crashed",
+	LeaderCrashUncommitted:     "leaders crashed between append and commit",
+	Restart:                    "restarts",
+	CrashOnWinning:             "crashes right around winning",
+	CrashOnVoting:              "crashes right around voting",
+	CrashOnAppending:           "crashes right around appending",
+	CrashOnCommitting:          "crashes right around committing",
+	CrashOnSaving:              "crashes planned for the middle of a save",
+	CrashInSave:                "crashes while a save was under way",
+	CrashInRecovery:            "power lost again during a restart",
+	SectorsLost:                "crashes that took sectors of the last save",
+	SaveFailed:                 "saves that failed",
+	SaveMerged:                 "saves of two or more events",
+	PowerCutEverywhere:         "power cuts of all servers",
+	Pause:                      "pauses of a server",
+	NetworkSplit:               "splits of the network",
+	OneWayCut:                  "links cut in one direction",
+	ConflictTruncated:          "conflicting entries cut from a log",
+	WindowUsed:                 "several messages with entries under way to one follower",
+	SubmitRefused:              "commands refused by the core",
+	DuplicateAnswered:          "duplicates answered from the session table",
+	DuplicateAfterLeaderChange: "duplicates answered under another leader than the first copy",
+	UnknownThenApplied:         "calls that found their result after an unknown attempt",
+	CallUnknown:                "calls that ended unknown",
+	CallNotApplied:             "calls that ended not applied",
+	LateCopyRefused:            "late copies of settled requests refused",
+	WindowExceeded:             "requests beyond the session's window",
+	WaiterLost:                 "requests answered unknown when leadership was lost",
+	ServerTimeout:              "requests that the server gave up",
+	Forwarded:                  "requests forwarded to the leader",
+	ResultDropped:              "repetitions whose recorded result had been dropped",
+}
+
+func (e Event) String() string { return eventNames[e] }
+
+// Coverage counts events.
+type Coverage [events]int64
+
+// Add adds the counts of another run.
+func (c *Coverage) Add(other *Coverage) {
+	for i := range c {
+		c[i] += other[i]
+	}
+}
+
+// needs says which events a profile cannot meet.
+func (e Event) needs(p Profile) bool {
+	switch e {
+	case PreVoteRefused, QuorumCheckFailed, WindowUsed:
+		return p.Extensions
+	case LeaderCrash, LeaderCrashUncommitted, Restart, CrashInSave, SaveMerged, PowerCutEverywhere,
+		CrashOnWinning, CrashOnVoting, CrashOnAppending, CrashOnCommitting, CrashOnSaving:
+		return p.Crashes
+	case CrashInRecovery, SectorsLost, SaveFailed:
+		return p.Disks
+	case ConflictTruncated, SubmitRefused, DuplicateAnswered, DuplicateAfterLeaderChange,
+		UnknownThenApplied, CallUnknown, CallNotApplied, LateCopyRefused, WindowExceeded, WaiterLost, ServerTimeout, Forwarded, ResultDropped:
+		return p.Clients
+	}
+	return true
+}
+
+// Missing returns the events that runs of a profile should have met and did not.
+func (c *Coverage) Missing(p Profile) []Event {
+	var missing []Event
+	for e := range events {
+		if c[e] == 0 && e.needs(p) {
+			missing = append(missing, e)
+		}
+	}
+	return missing
+}
+
+// String returns a table, one line an event that happened at all.
+func (c *Coverage) String() string {
+	var b strings.Builder
+	for e, n := range c {
+		if n > 0 {
+			fmt.Fprintf(&b, "%10d  %s\n", n, Event(e))
+		}
+	}
+	return b.String()
+}
+
+func (s *simulation) count(e Event) { s.coverage[e]++ }
+
+// countStep looks for interesting things in one step. Messages of a core that
+// has types of its own tell nothing here.
+func (s *simulation) countStep(n *node, before *raft.Status) {
+	r := &s.record
+	switch ev := r.Event.(type) {
+	case raft.Message:
+		s.countMessage(n, before, ev.Body)
+	case raft.ElectionTimeout:
+		switch {
+		case n.status == *before && !changes(r.Effects.Timers):
+			s.count(StaleTimer)
+		case before.State == raft.Candidate:
+			s.count(SplitVote)
+		}
+	case raft.QuorumCheckTimeout:
+		if before.State == raft.Leader && n.status.State != raft.Leader {
+			s.count(QuorumCheckFailed)
+		}
+	}
+	if n.status.State == raft.Leader && before.State != raft.Leader {
+		s.count(ElectionWon)
+	}
+	if first := r.Effects.Save.FirstIndex; first != 0 && first <= before.LastIndex {
+		s.count(ConflictTruncated)
+	}
+	for _, a := range r.Effects.Submitted {
+		if a.Err != nil {
+			s.count(SubmitRefused)
+		}
+	}
+	withEntries := 0
+	for i := range r.Effects.Send {
+		if args, ok := r.Effects.Send[i].Body.(raft.AppendEntriesArgs); ok && len(args.Entries) > 0 &&
+			r.Effects.Send[i].To == r.Effects.Send[0].To {
+			withEntries++
+		}
+	}
+	if withEntries > 1 {
+		s.count(WindowUsed)
+	}
+}
+
+func changes(timers raft.Timers) bool {
+	for _, t := range timers {
+		if t.Action != raft.LeaveTimer {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *simulation) countMessage(n *node, before *raft.Status, body raft.Body) {
+	switch m := body.(type) {
+	case raft.AppendEntriesArgs:
+		if m.Term < before.Term {
+			s.count(OldLeaderRefused)
+		}
+	case raft.AppendEntriesReply:
+		if before.State == raft.Leader && m.AskedTerm < before.Term {
+			s.count(StaleReply)
+		}
+	case raft.RequestVoteReply:
+		if before.State == raft.Candidate && m.AskedTerm < before.Term && m.VoteGranted {
+			s.count(LateVote)
+		}
+	case raft.PreVoteReply:
+		if !m.VoteGranted {
+			s.count(PreVoteRefused)
+		}
+	}
+}

@@ -1,0 +1,389 @@
+package sim
+
+import (
+	"time"
+
+	"raftkv/internal/core"
+	"raftkv/internal/trace"
+	"raftkv/raft"
+)
+
+// node is one server: a core, and the loop of raft/server around it in virtual
+// time. What is below the line is lost in a crash.
+type node struct {
+	index int
+	id    raft.ServerID
+	disk  disk
+	life  uint32 // counts starts; what was planned for an earlier life is void
+
+	pausedUntil time.Duration // a stopped process, or a machine that sleeps
+	slowDisk    int           // faults that make each save slow
+
+	// ------------------------------------------------------------------
+
+	up     bool
+	core   core.Core
+	status raft.Status
+
+	inbox  []input // waiting for the loop
+	waking bool    // a loopWakes is under way
+	timers [len(raft.Timers{})]timer
+
+	// saving are the effects whose Save is being written. Until it is done the
+	// loop takes nothing out of the inbox.
+	busy   bool
+	saving raft.Effects
+	saves  uint32
+
+	doom phase // where in its loop the server will crash; alive if it will not
+
+	// uncounted commits wait for the state machine.
+	commits  []raft.CommitEntry
+	applying bool
+
+	service service
+}
+
+// input is an event that waits for the loop. A request's command becomes part of
+// a Submit.
+type input struct {
+	event   raft.Event
+	request *request
+}
+
+// timer is a timer of a core. It has at most one timerRuns in the queue: a timer
+// that is restarted for every message only moves due, and is looked at again
+// when the old time comes.
+type timer struct {
+	due     time.Duration // 0: not running
+	number  raft.TimerNumber
+	planned time.Duration // when the timerRuns in the queue comes; 0 if there is none
+}
+
+// phase is a moment in the loop at which a server may crash.
+type phase uint8
+
+const (
+	alive       phase = iota
+	atOnce            // nothing of what the step asks for has been done
+	afterSend         // what may leave before the disk has left
+	duringSave        // the disk is being written
+	afterSave         // it has been written, and nothing that waited for it has left
+	beforeApply       // it has left, and the state machine has not heard
+	afterAll          // everything is done
+	phases
+)
+
+// start is a server's start with what its disk holds.
+func (s *simulation) start(n *node) {
+	if n.up {
+		return
+	}
+	faulty := n.disk.files != nil && n.life > 0 && !s.healed && s.faults.oneIn(16)
+	if faulty {
+		n.disk.files.CrashAfter(s.faults.below(4)) // power fails again while it reads its log
+	}
+	saved, err := n.disk.open()
+	if faulty {
+		n.disk.files.Crash()
+		s.count(CrashInRecovery)
+		s.note(n, "loses power while it starts")
+		s.after(s.faults.around(s.plan.downTime), func() { s.start(n) })
+		return
+	}
+	if err != nil {
+		s.fail("storage", "server %d cannot start: %v", n.id, err)
+		return
+	}
+	*n = node{
+		index: n.index, id: n.id, disk: n.disk, life: n.life + 1,
+		pausedUntil: n.pausedUntil, slowDisk: n.slowDisk,
+		up: true, inbox: n.inbox[:0],
+	}
+	if n.life > 1 {
+		s.count(Restart)
+		if s.check(s.checker.Restarted(n.id, saved)) {
+			return
+		}
+	}
+	config := s.plan.raft
+	config.Cluster, config.ID, config.Configuration = s.cluster, n.id, s.configuration
+	c, effects, err := s.newCore(config, saved)
+	if err != nil {
+		s.fail("start", "server %d: %v", n.id, err)
+		return
+	}
+	n.core = c
+	n.status = c.Status()
+	n.service = newService()
+	s.note(n, "starts")
+	s.setTimers(n, effects.Timers)
+}
+
+// stop is a crash: of the process, or of the whole machine if its power fails.
+func (s *simulation) stop(n *node, power bool) {
+	if !n.up {
+		return
+	}
+	if n.status.State == raft.Leader {
+		s.count(LeaderCrash)
+		if n.status.LastIndex > n.status.CommitIndex {
+			s.count(LeaderCrashUncommitted)
+		}
+	}
+	var underWay raft.Save
+	if n.busy {
+		underWay = n.saving.Save
+		s.count(CrashInSave)
+	}
+	before := n.lostSectors()
+	n.disk.crash(underWay, power)
+	if n.lostSectors() > before {
+		s.count(SectorsLost)
+	}
+	n.up = false
+	n.core = nil
+	if power {
+		s.note(n, "loses power")
+	} else {
+		s.note(n, "crashes")
+	}
+}
+
+func (n *node) lostSectors() int {
+	if n.disk.files == nil {
+		return 0
+	}
+	return n.disk.files.Counters().LostSectors
+}
+
+// stopAndReturn is a crash with a restart after some time.
+func (s *simulation) stopAndReturn(n *node) {
+	s.stop(n, s.faults.oneIn(2))
+	s.after(s.faults.around(s.plan.downTime), func() { s.start(n) })
+}
+
+// arrive puts an event into the inbox.
+func (s *simulation) arrive(n *node, in input) {
+	n.inbox = append(n.inbox, in)
+	s.wake(n)
+}
+
+// wake lets the loop run soon, if it has something to do and is free.
+func (s *simulation) wake(n *node) {
+	if n.up && !n.busy && !n.waking && len(n.inbox) > 0 {
+		n.waking = true
+		s.queue.push(happening{at: max(s.now+s.plan.loopDelay, n.pausedUntil), kind: loopWakes, node: int32(n.index), arg: uint64(n.life)})
+	}
+}
+
+// round is one turn of the server's loop: take the events that are waiting,
+// step each, merge what they ask for, and carry it out.
+func (s *simulation) round(n *node) {
+	n.waking = false
+	if n.busy || len(n.inbox) == 0 {
+		return
+	}
+	if n.pausedUntil > s.now {
+		s.wake(n)
+		return
+	}
+	count := len(n.inbox)
+	if s.plan.loopBatch > 0 {
+		count = min(count, s.plan.loopBatch)
+	}
+	batch := n.inbox[:count]
+	var effects raft.Effects
+	var commands [][]byte
+	var requests []*request
+	for i := range batch {
+		if r := batch[i].request; r != nil {
+			requests = append(requests, r)
+			commands = append(commands, r.encoded)
+			continue
+		}
+		if !s.step(n, &effects, batch[i].event) {
+			return
+		}
+	}
+	if len(commands) > 0 && !s.step(n, &effects, raft.Submit{Commands: commands}) {
+		return
+	}
+	n.inbox = append(n.inbox[:0], n.inbox[count:]...)
+	if count > 1 && effects.Save.Needed() {
+		s.count(SaveMerged)
+	}
+	if s.crashes(n, atOnce) {
+		return
+	}
+	s.submitted(n, requests, effects.Submitted)
+	s.carryOut(n, effects)
+	s.wake(n)
+}
+
+// step gives the core one event, merges what it asks for into effects, and
+// looks whether all invariants still hold. It returns false if one does not.
+func (s *simulation) step(n *node, effects *raft.Effects, event raft.Event) bool {
+	s.steps++
+	before := n.status
+	next := n.core.Step(event)
+	n.status = n.core.Status()
+	s.record = trace.Record{
+		Number: s.nextRecord(), At: s.now, Server: n.id,
+		Before: before, After: n.status, Event: event, Effects: next,
+	}
+	s.observe()
+	if s.check(s.checker.AfterStep(n.id, n.core, next)) {
+		return false
+	}
+	s.countStep(n, &before)
+	if before.State != n.status.State || before.Term != n.status.Term || before.LeaderID != n.status.LeaderID {
+		s.roleChanged(n)
+	}
+	s.considerCrash(n, &before)
+	if effects != nil {
+		effects.Merge(next)
+	}
+	return true
+}
+
+// carryOut does what raft.Effects lists, in its order, up to the save.
+func (s *simulation) carryOut(n *node, effects raft.Effects) {
+	s.sendAll(effects.Send)
+	if s.crashes(n, afterSend) {
+		return
+	}
+	if !effects.Save.Needed() {
+		s.release(n, effects)
+		return
+	}
+	n.busy, n.saving = true, effects
+	n.saves++
+	end := s.now + s.saveTime(n)
+	s.queue.push(happening{at: end, kind: saveEnds, node: int32(n.index), arg: uint64(n.life)<<32 | uint64(n.saves)})
+	if n.doom == duringSave {
+		n.doom = alive
+		life := n.life
+		s.after(s.faults.span(0, end-s.now), func() {
+			if n.life == life {
+				s.stopAndReturn(n)
+			}
+		})
+	}
+}
+
+// saveTime draws how long the disk takes for one write and sync.
+func (s *simulation) saveTime(n *node) time.Duration {
+	if s.healed {
+		return min(s.plan.saveTime, time.Millisecond)
+	}
+	t := n.disk.random.around(s.plan.saveTime)
+	if n.slowDisk > 0 || n.disk.random.chance(s.plan.slowSave) {
+		t += n.disk.random.span(0, s.plan.slowSaveTime)
+	}
+	return t
+}
+
+// saved is called when the disk has written and synced, or has failed to.
+func (s *simulation) saved(n *node) {
+	if n.pausedUntil > s.now {
+		s.queue.push(happening{at: n.pausedUntil, kind: saveEnds, node: int32(n.index), arg: uint64(n.life)<<32 | uint64(n.saves)})
+		return
+	}
+	effects := n.saving
+	if err := n.disk.save(effects.Save); err != nil {
+		if n.disk.files == nil {
+			s.fail("storage", "server %d: %v", n.id, err)
+			return
+		}
+		// A server whose disk has failed stops, and sends nothing that waits.
+		s.count(SaveFailed)
+		n.busy = false
+		s.note(n, "stops: its disk failed")
+		s.stopAndReturn(n)
+		return
+	}
+	if s.check(s.checker.AfterSave(n.id, effects.Save)) {
+		return
+	}
+	n.busy = false
+	n.saving = raft.Effects{}
+	if s.crashes(n, afterSave) {
+		return
+	}
+	s.release(n, effects)
+	if !n.up {
+		return
+	}
+	var more raft.Effects
+	if s.step(n, &more, raft.Saved{Index: n.status.LastIndex, Term: n.status.Term}) && !s.crashes(n, atOnce) {
+		s.carryOut(n, more)
+		s.wake(n)
+	}
+}
+
+// release carries out what had to wait for the save.
+func (s *simulation) release(n *node, effects raft.Effects) {
+	s.sendAll(effects.SendAfter)
+	if s.crashes(n, beforeApply) {
+		return
+	}
+	s.committed(n, effects.Commit)
+	s.setTimers(n, effects.Timers)
+	s.crashes(n, afterAll)
+}
+
+func (s *simulation) setTimers(n *node, changes raft.Timers) {
+	for kind, change := range changes {
+		t := &n.timers[kind]
+		switch change.Action {
+		case raft.RestartTimer:
+			t.due = s.now + s.timeout(n, raft.TimerKind(kind))
+			t.number = change.Number
+			if t.planned == 0 || t.due < t.planned {
+				t.planned = t.due
+				s.planTimer(n, kind)
+			}
+		case raft.StopTimer:
+			t.due = 0
+		}
+	}
+}
+
+func (s *simulation) planTimer(n *node, kind int) {
+	s.queue.push(happening{at: n.timers[kind].planned, kind: timerRuns, node: int32(n.index), arg: uint64(n.life)<<8 | uint64(kind)})
+}
+
+// timeout draws how long a timer runs, by the server's own clock.
+func (s *simulation) timeout(n *node, kind raft.TimerKind) time.Duration {
+	t := s.plan.electionTimeout
+	switch kind {
+	case raft.ElectionTimer:
+		t += s.clocks.span(0, t)
+	case raft.HeartbeatTimer:
+		t = s.plan.heartbeat
+	}
+	if s.healed {
+		return t
+	}
+	return t * time.Duration(s.plan.clockRate[n.index]) / 1000
+}
+
+// timerRan is called when a timer may be due. Its event waits in the inbox like
+// any other, and may be stale when its turn comes.
+func (s *simulation) timerRan(n *node, kind int) {
+	t := &n.timers[kind]
+	if t.planned != s.now {
+		return // another run was planned earlier than this one
+	}
+	t.planned = 0
+	switch {
+	case t.due == 0:
+	case t.due > s.now:
+		t.planned = t.due
+		s.planTimer(n, kind)
+	default:
+		t.due = 0
+		s.arrive(n, input{event: raft.Timeout(raft.TimerKind(kind), t.number)})
+	}
+}

@@ -1,0 +1,341 @@
+package sim
+
+import (
+	"encoding/binary"
+
+	"raftkv/api"
+	"raftkv/kvservice/machine"
+	"raftkv/kvservice/waiters"
+	"raftkv/raft"
+)
+
+// service is what kvservice is, in virtual time: the state machine of a server
+// and the requests that wait for it. All of it is lost in a crash.
+type service struct {
+	machine *machine.Machine
+	waiters waiters.Table
+	waiting map[waiters.Token]*request // never ranged over
+	clock   machine.LogClock
+
+	// leading is the term in which this server leads, as far as the service has
+	// heard; 0 if it does not. clockRuns and ready say how far a new leader is:
+	// its empty entry has been applied, and the settings stand in the log.
+	leading   raft.Term
+	clockRuns bool
+	ready     bool
+	parked    []*request // what came too early
+}
+
+func newService() service {
+	return service{machine: machine.New(), waiting: map[waiters.Token]*request{}}
+}
+
+// request is one attempt at a call, on its way through the servers.
+type request struct {
+	call    *clientCall
+	attempt int
+	command machine.Command
+	encoded []byte // command with its stamp
+
+	server  *node  // who works on it
+	life    uint32 // of that server; an answer from an earlier life reaches nobody
+	via     *node  // the follower that has forwarded it; nil if none
+	viaLife uint32
+	token   waiters.Token
+	parked  bool
+	done    bool // it has been answered
+}
+
+// answer is what a server says to a request.
+type answer struct {
+	result machine.Result
+	leader raft.ServerID // whom to ask instead; None if unknown
+}
+
+func refusal(status api.Status, leader raft.ServerID) answer {
+	return answer{result: machine.Result{Status: status, Outcome: status.Outcome()}, leader: leader}
+}
+
+// requested is called when a request reaches a server.
+func (s *simulation) requested(n *node, r *request) {
+	r.server, r.life = n, n.life
+	switch leader := n.status.LeaderID; {
+	case n.service.leading != 0:
+		s.after(s.plan.serverWait, func() { s.waited(n, r) })
+		if n.service.ready {
+			s.propose(n, r)
+		} else {
+			r.parked = true
+			n.service.parked = append(n.service.parked, r)
+		}
+	case s.plan.forwarding && r.via == nil && leader != raft.None && leader != n.id:
+		s.forward(n, s.nodes[index(leader)], r)
+	default:
+		s.answer(r, refusal(api.StatusNotLeader, leader))
+	}
+}
+
+// forward passes a request on to the leader, once: who gets it does not pass it
+// on again. A leader that cannot be reached has certainly not done it.
+func (s *simulation) forward(n, leader *node, r *request) {
+	s.count(Forwarded)
+	r.via, r.viaLife = n, n.life
+	if s.network.cuts[n.index][leader.index] > 0 {
+		s.answer(r, refusal(api.StatusNotLeader, raft.None))
+		return
+	}
+	s.after(s.clientTime(), func() {
+		if leader.up {
+			s.requested(leader, r)
+		} // else nobody answers; the client's patience will end
+	})
+}
+
+// propose puts a command into the inbox of the loop. The waiter is made first:
+// the entry may be applied before the server hears that it was appended.
+func (s *simulation) propose(n *node, r *request) {
+	r.command.Stamp = n.service.clock.Stamp(s.now.Milliseconds())
+	r.encoded = r.command.Encode()
+	r.token = n.service.waiters.Add(r.command.Identity())
+	n.service.waiting[r.token] = r
+	s.arrive(n, input{request: r})
+}
+
+// submitted hands out what the core says to the commands of one Submit.
+func (s *simulation) submitted(n *node, requests []*request, answers []raft.Submitted) {
+	for _, r := range requests {
+		a := answers[0] // one Submit was stepped for all of them
+		switch {
+		case r.call == nil || r.done:
+		case a.Err == raft.ErrBusy:
+			s.drop(n, r, refusal(api.StatusBusy, raft.None))
+		case a.Err != nil:
+			s.drop(n, r, refusal(api.StatusNotLeader, n.status.LeaderID))
+		case n.service.waiters.Submitted(r.token, a.Term):
+			delete(n.service.waiting, r.token)
+			s.answer(r, refusal(api.StatusFailedCommit, raft.None))
+		}
+	}
+}
+
+// drop ends a waiter and answers its request.
+func (s *simulation) drop(n *node, r *request, a answer) {
+	n.service.waiters.Remove(r.token)
+	delete(n.service.waiting, r.token)
+	s.answer(r, a)
+}
+
+// waited is called when a server has let a request wait for long enough.
+func (s *simulation) waited(n *node, r *request) {
+	if r.done || !n.up || n.life != r.life {
+		return
+	}
+	s.count(ServerTimeout)
+	if r.parked {
+		s.answer(r, refusal(api.StatusBusy, raft.None)) // it never went into a log
+		return
+	}
+	s.drop(n, r, refusal(api.StatusTimeout, raft.None))
+}
+
+// roleChanged is what Server.Observe calls.
+func (s *simulation) roleChanged(n *node) {
+	for _, token := range n.service.waiters.LeadershipLost(n.status) {
+		r := n.service.waiting[token]
+		delete(n.service.waiting, token)
+		s.count(WaiterLost)
+		s.answer(r, refusal(api.StatusFailedCommit, n.status.LeaderID))
+	}
+	leading := raft.Term(0)
+	if n.status.State == raft.Leader {
+		leading = n.status.Term
+	}
+	if leading == n.service.leading {
+		return
+	}
+	n.service.leading, n.service.clockRuns, n.service.ready = leading, false, false
+	parked := n.service.parked
+	n.service.parked = nil
+	for _, r := range parked {
+		if r.parked && !r.done {
+			s.answer(r, refusal(api.StatusNotLeader, n.status.LeaderID))
+		}
+	}
+}
+
+// committed takes entries on their way to the state machine.
+func (s *simulation) committed(n *node, entries []raft.CommitEntry) {
+	if len(entries) == 0 {
+		return
+	}
+	n.commits = append(n.commits, entries...)
+	if s.plan.applyDelay == 0 || s.healed {
+		s.apply(n)
+		return
+	}
+	if n.applying {
+		return
+	}
+	n.applying = true
+	life := n.life
+	s.after(s.clocks.around(s.plan.applyDelay), func() {
+		if n.up && n.life == life {
+			n.applying = false
+			s.apply(n)
+		}
+	})
+}
+
+// apply lets the state machine catch up.
+func (s *simulation) apply(n *node) {
+	entries := n.commits
+	n.commits = nil
+	if len(entries) == 0 {
+		return
+	}
+	for _, e := range entries {
+		if s.check(s.checker.Applied(n.id, e)) {
+			return
+		}
+		if s.plan.clients > 0 {
+			s.applyEntry(n, e)
+		}
+	}
+	s.arrive(n, input{event: raft.Applied{Index: entries[len(entries)-1].Index}})
+}
+
+// applyEntry takes in one entry and answers whoever waits for it, through
+// whichever leader it came.
+func (s *simulation) applyEntry(n *node, e raft.CommitEntry) {
+	applied, err := n.service.machine.Apply(e)
+	if err != nil {
+		s.fail("apply", "server %d, index %d: %v", n.id, e.Index, err)
+		return
+	}
+	s.compareApplied(n, e, applied)
+	for _, token := range n.service.waiters.Resolve(applied.Identity) {
+		r := n.service.waiting[token]
+		delete(n.service.waiting, token)
+		s.answer(r, answer{result: applied.Result})
+	}
+	s.advanceLeadership(n, e)
+}
+
+// advanceLeadership makes a new leader ready. When its own empty entry is
+// applied, everything that earlier leaders have left is; from the log time that
+// stands there it goes on. If nobody has written the settings, it does.
+func (s *simulation) advanceLeadership(n *node, e raft.CommitEntry) {
+	v := &n.service
+	if v.leading == 0 || v.ready {
+		return
+	}
+	_, written := v.machine.Settings()
+	if e.Kind == raft.EntryEmpty && e.Term == v.leading {
+		v.clock.Start(v.machine.Now(), s.now.Milliseconds())
+		v.clockRuns = true
+		if !written {
+			s.writeSettings(n)
+		}
+	}
+	if !v.clockRuns || !written {
+		return
+	}
+	v.ready = true
+	parked := v.parked
+	v.parked = nil
+	for _, r := range parked {
+		if !r.done {
+			r.parked = false
+			s.propose(n, r)
+		}
+	}
+}
+
+// writeSettings submits the settings. Nobody waits for them; if they are lost
+// with this leadership, the next leader writes them.
+func (s *simulation) writeSettings(n *node) {
+	command := machine.Command{
+		Kind: machine.KindSettings, Stamp: n.service.clock.Stamp(s.now.Milliseconds()),
+		Nonce: s.nonce(), Settings: s.plan.settings,
+	}
+	s.arrive(n, input{request: &request{encoded: command.Encode()}})
+}
+
+func (s *simulation) nonce() (nonce machine.Nonce) {
+	binary.LittleEndian.PutUint64(nonce[:], s.ids.pcg.Uint64())
+	binary.LittleEndian.PutUint64(nonce[8:], s.ids.pcg.Uint64())
+	return nonce
+}
+
+// answer sends an answer to the client, through the follower that has forwarded
+// the request if one has.
+func (s *simulation) answer(r *request, a answer) {
+	if r.done {
+		return
+	}
+	r.done = true
+	server, life := r.server, r.life
+	if via := r.via; via != nil && via != server {
+		if s.network.cuts[server.index][via.index] > 0 || s.clientNet.chance(s.clientLoss()) {
+			// The follower does not know whether the leader has done it. It says so.
+			a = refusal(api.StatusFailedCommit, raft.None)
+		}
+		server, life = via, r.viaLife
+	}
+	if s.clientNet.chance(s.clientLoss()) {
+		return
+	}
+	s.after(s.clientTime(), func() {
+		if server.up && server.life == life { // else the connection has broken
+			s.answered(r, a)
+		}
+	})
+}
+
+// applied is what the first server made of an entry; the others must agree.
+type applied struct {
+	result machine.Applied
+	hash   [32]byte // of the state after it; only at every hashEvery-th index
+	tick   int64    // when the first server applied it
+}
+
+// hashEvery: the hash takes time in proportion to the state.
+const hashEvery = 64
+
+// compareApplied checks that equal logs make equal states.
+func (s *simulation) compareApplied(n *node, e raft.CommitEntry, result machine.Applied) {
+	now := applied{result: result, tick: s.tick()}
+	if e.Index%hashEvery == 0 {
+		now.hash = n.service.machine.Hash()
+	}
+	if e.Index == raft.Index(len(s.applied)) {
+		s.applied = append(s.applied, now)
+		s.countApplied(e, result)
+		return
+	}
+	if first := s.applied[e.Index]; first.result != now.result || first.hash != now.hash {
+		s.fail("state", "server %d at index %d has %+v and hash %x, another server had %+v and %x",
+			n.id, e.Index, now.result, now.hash[:4], first.result, first.hash[:4])
+	}
+}
+
+// countApplied counts what the state machine did with an entry, once for all servers.
+func (s *simulation) countApplied(e raft.CommitEntry, a machine.Applied) {
+	switch a.Result.Status {
+	case api.StatusStaleRequest:
+		s.count(LateCopyRefused)
+	case api.StatusWindowExceeded:
+		s.count(WindowExceeded)
+	case api.StatusDuplicateRequest:
+		s.count(ResultDropped)
+	}
+	switch a.Event {
+	case machine.EventCommitted:
+		s.executedIn[a.Identity] = e.Term
+	case machine.EventDuplicate:
+		s.count(DuplicateAnswered)
+		if s.executedIn[a.Identity] != e.Term {
+			s.count(DuplicateAfterLeaderChange)
+		}
+	}
+}
