@@ -1,5 +1,7 @@
 package api
 
+import "strings"
+
 // Response is what every answer has: one JSON object with these fields. Ask for
 // them through Head; the structs are used by pointer.
 type Response interface {
@@ -21,8 +23,9 @@ type ErrorResponse struct {
 }
 
 // Refuse returns the answer for a status that has no result, with its outcome.
+// The text may quote what a client sent; bytes that are no text are replaced.
 func Refuse(s Status, text string) *ErrorResponse {
-	return &ErrorResponse{RespStatus: s, Outcome: s.Outcome(), Error: text}
+	return &ErrorResponse{RespStatus: s, Outcome: s.Outcome(), Error: strings.ToValidUTF8(text, "\uFFFD")}
 }
 
 // SessionResponse brings the ClientID that was made for the client.
