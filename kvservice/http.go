@@ -62,7 +62,8 @@ func (s *KVService) serveHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 	ctx, cancel := context.WithTimeout(req.Context(), s.config.RequestTimeout)
 	defer cancel()
-	writeBytes(w, s.answer(ctx, path, body, true))
+	a := s.answer(ctx, path, body, true)
+	writeBytes(w, api.HTTPStatus(a.Status), a)
 }
 
 // redirect sends the client to the leader if that is another server whose
@@ -76,8 +77,10 @@ func (s *KVService) redirect(w http.ResponseWriter, path string) bool {
 	if address == "" {
 		return false
 	}
-	w.Header().Set("Location", "http://"+address+path)
-	w.WriteHeader(http.StatusTemporaryRedirect)
+	location := "http://" + address + path
+	w.Header().Set("Location", location)
+	a := encode(s.refuse(api.StatusNotLeader, fmt.Sprintf("server %d leads; ask it at %s", leader, location)))
+	writeBytes(w, http.StatusTemporaryRedirect, a)
 	return true
 }
 
@@ -118,7 +121,9 @@ func (s *KVService) status() *api.StatusResponse {
 }
 
 // writeAnswer sends an answer with the HTTP status that its RespStatus has.
-func writeAnswer(w http.ResponseWriter, r api.Response) { writeBytes(w, encode(r)) }
+func writeAnswer(w http.ResponseWriter, r api.Response) {
+	writeBytes(w, api.HTTPStatus(r.Head().RespStatus), encode(r))
+}
 
 // answerBytes is an answer as it goes over the wire, to a client or to the
 // follower that forwarded the request.
@@ -130,15 +135,16 @@ type answerBytes struct {
 func encode(r api.Response) answerBytes {
 	body, err := api.Encode(r)
 	if err != nil {
-		// Only a stored value could do this, and values are checked at the door.
-		panic(fmt.Sprintf("kvservice: an answer does not encode: %v", err))
+		// The door lets only text in, so this value came into the log another way.
+		head := r.Head()
+		r = &api.ErrorResponse{RespStatus: api.StatusBadRequest, Outcome: head.Outcome, Error: "the key holds bytes that are no text, which JSON cannot carry"}
+		body, _ = api.Encode(r) // plain text: this one encodes
 	}
 	return answerBytes{r.Head().RespStatus, body}
 }
 
-func writeBytes(w http.ResponseWriter, a answerBytes) {
+func writeBytes(w http.ResponseWriter, code int, a answerBytes) {
 	w.Header().Set("Content-Type", "application/json")
-	code := api.HTTPStatus(a.Status)
 	if code == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", "1")
 	}

@@ -119,8 +119,7 @@ func New(config Config) *KVService {
 // cannot read (machine.ErrNewerVersion). Then the server must stop: to skip an
 // entry is to become different from the others. (The posts' runUpdater.)
 func (s *KVService) Run(r Raft, commitChan <-chan raft.CommitEntry) error {
-	s.raft = r
-	close(s.attached)
+	s.attach(r)
 	defer close(s.stopped)
 	for entry := range commitChan {
 		if err := s.apply(entry); err != nil {
@@ -128,6 +127,11 @@ func (s *KVService) Run(r Raft, commitChan <-chan raft.CommitEntry) error {
 		}
 	}
 	return nil
+}
+
+func (s *KVService) attach(r Raft) {
+	s.raft = r
+	close(s.attached)
 }
 
 // apply takes in one committed entry and answers whoever waits for it: all who

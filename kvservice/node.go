@@ -20,10 +20,15 @@ import (
 
 // NodeConfig says what a node is and where it keeps its files.
 type NodeConfig struct {
-	ID          raft.ServerID
-	Data        string // the data directory; made if it does not exist
-	HTTPAddr    string // where to listen for clients, host:port
-	RaftAddr    string // where to listen for the other servers, host:port
+	ID       raft.ServerID
+	Data     string // the data directory; made if it does not exist
+	HTTPAddr string // where to listen for clients, host:port
+	RaftAddr string // where to listen for the other servers, host:port
+
+	// RaftListener, if not nil, is used instead of RaftAddr, by a program that
+	// got its sockets from elsewhere. The node closes it.
+	RaftListener net.Listener
+
 	ClusterName string // part of the cluster's identity
 	// Members are the raft addresses of all servers, this one included.
 	Members map[raft.ServerID]string
@@ -94,6 +99,7 @@ func Start(config NodeConfig) (*Node, error) {
 		ID:              config.ID,
 		Dir:             config.Data,
 		Addr:            config.RaftAddr,
+		Listener:        config.RaftListener,
 		ClusterName:     config.ClusterName,
 		Members:         members,
 		HTTPAddr:        n.addr,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"time"
 
 	"raftkv/raft"
@@ -26,10 +27,11 @@ func ClusterID(name string, members []Member) raft.ClusterID {
 // NodeConfig says where a server keeps its files and whom it talks to.
 type NodeConfig struct {
 	ID          raft.ServerID
-	Dir         string   // the data directory; made if it does not exist
-	Addr        string   // where to listen for the other servers, host:port
-	ClusterName string   // part of the cluster's identity
-	Members     []Member // all servers, this one included, as at the first start
+	Dir         string       // the data directory; made if it does not exist
+	Addr        string       // where to listen for the other servers, host:port
+	Listener    net.Listener // if not nil, used instead of Addr, and closed by Stop
+	ClusterName string       // part of the cluster's identity
+	Members     []Member     // all servers, this one included, as at the first start
 
 	HTTPAddr string // where clients reach this server; the others learn it
 
@@ -64,9 +66,18 @@ func Open(config NodeConfig) (*Node, error) {
 		voters = append(voters, m.ID)
 		peers[m.ID] = m.Addr
 	}
+	// The address first: if it is taken, the data directory stays untouched.
+	listener := config.Listener
+	if listener == nil {
+		var err error
+		if listener, err = transport.Listen(config.Addr); err != nil {
+			return nil, fmt.Errorf("cannot listen for the other servers: %w", err)
+		}
+	}
 	identity := storage.NewIdentity(config.ClusterName, config.ID, config.Members)
 	files, err := storage.Open(config.Dir, storage.Options{Identity: identity})
 	if err != nil {
+		listener.Close()
 		return nil, err
 	}
 	s, err := New(Config{
@@ -84,6 +95,7 @@ func Open(config NodeConfig) (*Node, error) {
 	})
 	if err != nil {
 		files.Close()
+		listener.Close()
 		return nil, err
 	}
 	tcp, err := transport.ListenTCP(transport.Config{
@@ -91,7 +103,7 @@ func Open(config NodeConfig) (*Node, error) {
 		ID:         config.ID,
 		Store:      files.StoreID(),
 		HTTPAddr:   config.HTTPAddr,
-		Addr:       config.Addr,
+		Listener:   listener,
 		Peers:      peers,
 		Deliver:    s.Deliver,
 		CheckStore: files.RememberStore,
@@ -100,7 +112,8 @@ func Open(config NodeConfig) (*Node, error) {
 	})
 	if err != nil {
 		files.Close()
-		return nil, fmt.Errorf("cannot listen for the other servers: %w", err)
+		listener.Close()
+		return nil, err
 	}
 	s.Start(tcp)
 	return &Node{Server: s, files: files, tcp: tcp}, nil
