@@ -1,0 +1,206 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"raftkv/api"
+	"raftkv/kvclient"
+)
+
+func getCommand() *cobra.Command {
+	var f clientFlags
+	cmd := &cobra.Command{
+		Use:   "get KEY",
+		Short: "Print the value of a key",
+		Long:  "Get prints the value and a newline. An absent key is exit code 2.",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			client, ctx, done, err := f.connect(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer done()
+			result, err := client.Get(ctx, args[0])
+			if err != nil {
+				return f.explain(cmd, getFailure(args[0], err))
+			}
+			if err := f.printGet(cmd.OutOrStdout(), args[0], result); err != nil {
+				return err
+			}
+			if !result.KeyFound {
+				return &failure{api.ExitAbsent, fmt.Sprintf("there is no key %q; `raftkv put` makes one", args[0])}
+			}
+			return nil
+		},
+	}
+	f.addTo(cmd)
+	return cmd
+}
+
+func getFailure(key string, err error) *failure {
+	var status *kvclient.StatusError
+	if errors.As(err, &status) && api.ExitCode(api.Refuse(status.Status, "")) == api.ExitRefused {
+		return refused("cannot read %q: %v; correct it", key, status)
+	}
+	return unavailable("cannot read %q: %v; try again later (`raftkv status` shows the servers)", key, err)
+}
+
+func (f *clientFlags) printGet(w io.Writer, key string, r kvclient.GetResult) error {
+	switch f.format {
+	case formatJSON:
+		return printJSON(w, struct {
+			Key      string
+			KeyFound bool
+			Value    string
+			Version  uint64
+		}{key, r.KeyFound, r.Value, r.Version})
+	case formatTable:
+		return printTable(w, []any{"KEY", "FOUND", "VERSION", "VALUE"}, []any{fmt.Sprintf("%q", key), r.KeyFound, r.Version, fmt.Sprintf("%q", r.Value)})
+	}
+	if !r.KeyFound {
+		return nil
+	}
+	_, err := fmt.Fprintln(w, r.Value)
+	return err
+}
+
+func putCommand() *cobra.Command {
+	return writeCommand("put KEY VALUE", "Set a key to a value", 2, func(args []string) kvclient.Write {
+		return kvclient.Write{Op: kvclient.OpPut, Key: args[0], Value: args[1]}
+	})
+}
+
+func appendCommand() *cobra.Command {
+	return writeCommand("append KEY VALUE", "Add a value to the end of what a key holds", 2, func(args []string) kvclient.Write {
+		return kvclient.Write{Op: kvclient.OpAppend, Key: args[0], Value: args[1]}
+	})
+}
+
+func casCommand() *cobra.Command {
+	return writeCommand("cas KEY COMPARE VALUE", "Set a key to a value if it holds another (exit code 3 if it does not)", 3, func(args []string) kvclient.Write {
+		return kvclient.Write{Op: kvclient.OpCAS, Key: args[0], CompareValue: args[1], Value: args[2]}
+	})
+}
+
+func deleteCommand() *cobra.Command {
+	return writeCommand("delete KEY", "Remove a key", 1, func(args []string) kvclient.Write {
+		return kvclient.Write{Op: kvclient.OpDelete, Key: args[0]}
+	})
+}
+
+// writeCommand makes a command that writes. If its last argument is a value, "-"
+// there reads the value from standard input, byte for byte.
+func writeCommand(use, short string, nArgs int, write func(args []string) kvclient.Write) *cobra.Command {
+	var f clientFlags
+	cmd := &cobra.Command{
+		Use:   use,
+		Short: short,
+		Args:  cobra.ExactArgs(nArgs),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if last := nArgs - 1; last > 0 && args[last] == "-" {
+				value, err := readValue(cmd.InOrStdin())
+				if err != nil {
+					return err
+				}
+				args[last] = value
+			}
+			w := write(args)
+			result, err := f.write(cmd.Context(), cmd.ErrOrStderr(), w)
+			if err != nil {
+				return f.explain(cmd, err)
+			}
+			return f.printWrite(cmd.OutOrStdout(), w, result)
+		},
+	}
+	if nArgs > 1 {
+		cmd.Long = short + ".\nA VALUE of - is read from standard input, to its end, as it is."
+	}
+	f.addTo(cmd)
+	f.addSession(cmd)
+	return cmd
+}
+
+// maxValueBytes bounds what is read from standard input. Servers take less; they
+// say how much.
+const maxValueBytes = 64 << 20
+
+func readValue(in io.Reader) (string, error) {
+	value, err := io.ReadAll(io.LimitReader(in, maxValueBytes+1))
+	if err != nil {
+		return "", refused("cannot read the value from standard input: %v", err)
+	}
+	if len(value) > maxValueBytes {
+		return "", refused("the value on standard input is larger than %d MiB; split it", maxValueBytes>>20)
+	}
+	return string(value), nil
+}
+
+// printWrite prints the result of a write that was applied. The error is the
+// exit code of a compare-and-set that found another value.
+func (f *clientFlags) printWrite(out io.Writer, w kvclient.Write, r kvclient.WriteResult) error {
+	notSwapped := w.Op == kvclient.OpCAS && !r.Swapped
+	var err error
+	switch f.format {
+	case formatJSON:
+		err = printJSON(out, struct {
+			Outcome    api.Outcome
+			Op         kvclient.Op
+			Key        string
+			KeyFound   bool
+			PrevValue  string
+			Swapped    *bool `json:",omitzero"`
+			Version    uint64
+			Duplicate  bool `json:",omitzero"`
+			ResultLost bool `json:",omitzero"`
+		}{api.OutcomeApplied, w.Op, w.Key, r.KeyFound, r.PrevValue, swappedOf(w, r), r.Version, r.Duplicate, r.ResultLost})
+	case formatTable:
+		err = printTable(out,
+			[]any{"OP", "KEY", "FOUND", "VERSION", "SWAPPED", "DUPLICATE", "PREVIOUS"},
+			[]any{w.Op, fmt.Sprintf("%q", w.Key), r.KeyFound, r.Version, r.Swapped, r.Duplicate, fmt.Sprintf("%q", r.PrevValue)})
+	default:
+		switch {
+		case notSwapped: // said by the failure
+		case r.Duplicate:
+			_, err = fmt.Fprintln(out, "OK (an earlier attempt had taken effect)")
+		default:
+			_, err = fmt.Fprintln(out, "OK")
+		}
+	}
+	if err == nil && notSwapped {
+		holds := "is absent"
+		if r.KeyFound {
+			holds = "holds another value"
+		}
+		return &failure{api.ExitNotSwapped, fmt.Sprintf("not swapped: %q %s; read it and decide again", w.Key, holds)}
+	}
+	return err
+}
+
+// swappedOf returns nil for a write that is no compare-and-set.
+func swappedOf(w kvclient.Write, r kvclient.WriteResult) *bool {
+	if w.Op != kvclient.OpCAS {
+		return nil
+	}
+	return &r.Swapped
+}
+
+// explain prints a failure as an object too if the output is for programs, so
+// that these need not read prose. It returns the failure.
+func (f *clientFlags) explain(cmd *cobra.Command, err error) error {
+	var failed *failure
+	if f.format != formatJSON || !errors.As(err, &failed) {
+		return err
+	}
+	outcome := api.OutcomeNotApplied
+	if failed.code == api.ExitUnknown {
+		outcome = api.OutcomeUnknown
+	}
+	return errors.Join(err, printJSON(cmd.OutOrStdout(), struct {
+		Outcome api.Outcome
+		Error   string
+	}{outcome, oneLine(failed.text)}))
+}

@@ -1,0 +1,106 @@
+// Raftkv runs and uses the store.
+//
+//	raftkv demo             a cluster on this machine, to try things on
+//	raftkv serve            one server of a cluster
+//	raftkv get, put, …      what clients do
+//	raftkv log dump DIR     what a data directory holds
+//
+// docs/cli.md describes every command, its exit codes and the session file.
+//
+// Reading order:
+//
+//	main.go         the commands, and how an error becomes a line and an exit code
+//	flags.go        the flags that client commands share
+//	keys.go         get, put, append, cas, delete
+//	write.go        one write under the session file
+//	sessionfile.go  the session file: what it holds, how it is locked and replaced
+//	session.go      session show, resume, drop
+//	output.go       the three forms of output
+//	status.go       status
+//	serve.go        serve
+//	demo.go         demo: what is typed and what is shown; children.go: its child processes
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"raftkv/api"
+)
+
+func main() {
+	// A signal ends a call as its deadline would: an open write is reported as
+	// unknown and stays in the session file.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// run carries out one command line and returns its exit code.
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	root := rootCommand()
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return api.ExitOK
+	}
+	var failed *failure
+	if !errors.As(err, &failed) {
+		failed = refused("%v; see raftkv help", err) // a wrong command line
+	}
+	fmt.Fprintf(stderr, "raftkv: %s\n", oneLine(failed.text))
+	return failed.code
+}
+
+func rootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:                "raftkv",
+		Short:              "A key/value store on Raft whose retries are safe",
+		SilenceErrors:      true,
+		SilenceUsage:       true,
+		DisableSuggestions: true, // they would take more than a line
+		Args:               cobra.NoArgs,
+	}
+	root.AddCommand(demoCommand(), serveCommand(),
+		getCommand(), putCommand(), appendCommand(), casCommand(), deleteCommand(),
+		sessionCommand(), statusCommand(), logCommand(), versionCommand())
+	return root
+}
+
+// failure is an error that has become what the user sees: one line, which says
+// what happened and what to do, and the exit code.
+type failure struct {
+	code int
+	text string
+}
+
+func (f *failure) Error() string { return f.text }
+
+func refused(format string, args ...any) *failure {
+	return &failure{api.ExitRefused, fmt.Sprintf(format, args...)}
+}
+
+func unavailable(format string, args ...any) *failure {
+	return &failure{api.ExitUnavailable, fmt.Sprintf(format, args...)}
+}
+
+func unknown(format string, args ...any) *failure {
+	return &failure{api.ExitUnknown, fmt.Sprintf(format, args...)}
+}
+
+// oneLine joins the lines of an error from elsewhere.
+func oneLine(s string) string {
+	return strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' }), " ")
+}

@@ -1,0 +1,184 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"raftkv/kvservice"
+	"raftkv/raft"
+)
+
+// defaultElectionTimeout is long enough for a busy laptop with slow disks: a
+// leader is missed for at most a second, and not deposed because of one slow sync.
+const defaultElectionTimeout = 500 * time.Millisecond
+
+const defaultClusterName = "raftkv"
+
+// serveFlags are the flags of serve.
+type serveFlags struct {
+	id              uint64
+	data            string
+	http            string
+	raft            string
+	cluster         string
+	clusterName     string
+	electionTimeout time.Duration
+	control         bool
+}
+
+func serveCommand() *cobra.Command {
+	var f serveFlags
+	cmd := &cobra.Command{
+		Use:   "serve --id N --data DIR --http ADDR --raft ADDR --cluster 1=ADDR,2=ADDR,3=ADDR",
+		Short: "Run one server of a cluster",
+		Long: `Serve runs one server until SIGINT or SIGTERM, and then exits with 0. It logs to
+standard error. The addresses in --cluster are the --raft addresses of all
+servers, the same list for each of them; the list and --cluster-name are stored
+in the data directory at the first start and must not change.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			config, err := f.config()
+			if err != nil {
+				return err
+			}
+			config.Logger = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
+			return serve(cmd, config, f.control)
+		},
+	}
+	flags := cmd.Flags()
+	flags.Uint64Var(&f.id, "id", 0, "the number of this server in --cluster, from 1")
+	flags.StringVar(&f.data, "data", "", "the data directory; made at the first start")
+	flags.StringVar(&f.http, "http", "127.0.0.1:8080", "where to listen for clients, host:port")
+	flags.StringVar(&f.raft, "raft", "127.0.0.1:9080", "where to listen for the other servers, host:port")
+	flags.StringVar(&f.cluster, "cluster", "", "the raft addresses of all servers: 1=ADDR,2=ADDR,…")
+	flags.StringVar(&f.clusterName, "cluster-name", defaultClusterName, "tells clusters with the same addresses apart")
+	flags.DurationVar(&f.electionTimeout, "election-timeout", defaultElectionTimeout, "the shortest time without a leader before an election")
+	flags.BoolVar(&f.control, "control", false, "take orders from standard input, and end with it")
+	flags.MarkHidden("control")
+	for _, name := range []string{"id", "data", "cluster"} {
+		cmd.MarkFlagRequired(name)
+	}
+	return cmd
+}
+
+// config checks the flags.
+func (f *serveFlags) config() (kvservice.NodeConfig, error) {
+	members, err := parseMembers(f.cluster)
+	if err != nil {
+		return kvservice.NodeConfig{}, err
+	}
+	id := raft.ServerID(f.id)
+	if _, ok := members[id]; !ok {
+		return kvservice.NodeConfig{}, refused("--id %d is not in --cluster %s; add it, or correct one of them", f.id, f.cluster)
+	}
+	if f.data == "" {
+		return kvservice.NodeConfig{}, refused("--data is empty; name a directory")
+	}
+	for name, address := range map[string]string{"--http": f.http, "--raft": f.raft} {
+		if err := checkAddress(address); err != nil {
+			return kvservice.NodeConfig{}, refused("%s %q is no address: %v; give host:port", name, address, err)
+		}
+	}
+	if f.electionTimeout <= 0 {
+		return kvservice.NodeConfig{}, refused("--election-timeout %v leaves no time; give more than 0, 500ms being usual", f.electionTimeout)
+	}
+	return kvservice.NodeConfig{
+		ID:              id,
+		Data:            f.data,
+		HTTPAddr:        f.http,
+		RaftAddr:        f.raft,
+		ClusterName:     f.clusterName,
+		Members:         members,
+		ElectionTimeout: f.electionTimeout,
+	}, nil
+}
+
+// parseMembers reads a list such as 1=127.0.0.1:9080,2=127.0.0.1:9081.
+func parseMembers(list string) (map[raft.ServerID]string, error) {
+	members := map[raft.ServerID]string{}
+	taken := map[string]raft.ServerID{}
+	for item := range strings.SplitSeq(list, ",") {
+		number, address, ok := strings.Cut(item, "=")
+		n, err := strconv.ParseUint(number, 10, 64)
+		if !ok || err != nil || n == 0 {
+			return nil, refused("%q in --cluster is not NUMBER=ADDR with a number from 1; give 1=host:port,2=host:port,…", item)
+		}
+		if err := checkAddress(address); err != nil {
+			return nil, refused("%q in --cluster has no address: %v; give host:port", item, err)
+		}
+		id := raft.ServerID(n)
+		if _, double := members[id]; double {
+			return nil, refused("server %d stands twice in --cluster; give each server its own number", id)
+		}
+		if other, double := taken[address]; double {
+			return nil, refused("servers %d and %d in --cluster have the same address %s; give each its own", other, id, address)
+		}
+		members[id], taken[address] = address, id
+	}
+	return members, nil
+}
+
+func checkAddress(address string) error {
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return err
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return fmt.Errorf("the port %q is no number below 65536", port)
+	}
+	return nil
+}
+
+// serve runs a node until a signal comes or something fails.
+func serve(cmd *cobra.Command, config kvservice.NodeConfig, control bool) error {
+	node, err := kvservice.Start(config)
+	if err != nil {
+		return refused("server %d cannot start: %v", config.ID, err)
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "serving: server %d, clients at http://%s, servers at %s\n", config.ID, node.HTTPAddr(), node.RaftAddr())
+	ctx := cmd.Context()
+	if control {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithCancel(ctx)
+		defer cancel()
+		go func() {
+			obey(cmd.InOrStdin(), node)
+			cancel()
+		}()
+	}
+	select {
+	case <-ctx.Done():
+		if err := node.Stop(); err != nil {
+			return refused("server %d did not end well: %v", config.ID, err)
+		}
+		return nil
+	case <-node.Done():
+		return refused("server %d has stopped: %v", config.ID, node.Err())
+	}
+}
+
+// obey takes the demo's orders until they end, which means that the demo is
+// gone: "cut N" breaks the connection to a server, "heal" mends all.
+func obey(orders io.Reader, node *kvservice.Node) {
+	lines := bufio.NewScanner(orders)
+	for lines.Scan() {
+		order, argument, _ := strings.Cut(lines.Text(), " ")
+		switch order {
+		case "cut":
+			if id, err := strconv.ParseUint(argument, 10, 64); err == nil {
+				node.Cut(raft.ServerID(id))
+			}
+		case "heal":
+			node.Heal()
+		}
+	}
+}
