@@ -5,10 +5,12 @@ import (
 
 	"raftkv/internal/core"
 	"raftkv/internal/scenario"
+	"raftkv/internal/sim"
 	full "raftkv/raft"
 )
 
 func TestScenarios(t *testing.T) { scenario.RunAll(t, newNode, "part1") }
+func TestSwarm(t *testing.T)     { sim.Swarm(t, newNode, sim.Elections, 15) }
 
 // node makes this part a core.Core, so that the shared stories and seeds run on
 // it. Its messages travel inside those of package raft.

@@ -16,11 +16,12 @@
 //	status.go         what others may see
 //	server.go         the loop: an inbox, two timers, and TCP
 //
-// What still fails:
+// What still fails (the files are in testdata/scenarios):
 //
-//   - A leader leads, but there is no log and no command that it could take.
+//   - A leader leads, but there is no log and no command that it could take:
+//     submit.txt.
 //   - A server that crashes comes back without its term and its vote, and may
-//     vote a second time in one term.
+//     vote a second time in one term: vote-survives-crash.txt.
 //
 // Labels such as AE-1 are the rules of Figure 2, listed in docs/figure2.md.
 // § means the extended Raft paper.

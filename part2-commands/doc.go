@@ -19,14 +19,15 @@
 //	status.go         what others may see
 //	server.go         the loop: an inbox, two timers, Submit, commitChan, and TCP
 //
-// What still fails:
+// What still fails (the files are in testdata/scenarios):
 //
 //   - A server that crashes comes back without its term and its vote, and may
-//     vote a second time in one term.
+//     vote a second time in one term: vote-survives-crash.txt.
 //   - It comes back without its log, too. What it has acknowledged may be lost
 //     with the next crash, and the leader, who believes that it has it, will not
-//     send it again.
-//   - A log that has gone astray is repaired by one entry in a round trip.
+//     send it again: restart.txt.
+//   - A log that has gone astray is repaired by one entry in a round trip; with
+//     the logs of figure7.txt that takes eleven of them.
 //
 // Labels such as AE-1 are the rules of Figure 2, listed in docs/figure2.md.
 // § means the extended Raft paper.

@@ -20,12 +20,14 @@
 //	storage.go        where term, vote and log survive a crash
 //	server.go         the loop: an inbox, two timers, Submit, commitChan, and TCP
 //
-// What still fails:
+// What still fails (the files are in testdata/scenarios):
 //
 //   - A server that was cut off comes back with a higher term and deposes a
-//     leader that works.
-//   - A leader that is cut off goes on taking commands that it cannot commit.
-//   - Until an answer comes, the same entries are sent again with each command.
+//     leader that works: prevote.txt.
+//   - A leader that is cut off stays leader and takes commands without end:
+//     quorum-check.txt and backlog.txt.
+//   - Until an answer comes, the same entries are sent again with each command:
+//     window.txt.
 //   - The only Storage is in memory, and the log grows for ever.
 //
 // Labels such as AE-1 are the rules of Figure 2, listed in docs/figure2.md.
