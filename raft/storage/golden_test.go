@@ -1,8 +1,10 @@
 package storage_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -61,4 +63,24 @@ func TestGoldenDirectory(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, written[name], string(b), "opening changes nothing in %s", name)
 	}
+}
+
+// docs/storage.md shows the bytes of this directory as they are.
+func TestDocsShowTheGoldenBytes(t *testing.T) {
+	b, err := os.ReadFile("../../docs/storage.md")
+	require.NoError(t, err)
+	doc := string(b)
+	for _, name := range []string{"identity", "peers"} {
+		text, err := os.ReadFile(filepath.Join(golden, name))
+		require.NoError(t, err)
+		require.Contains(t, doc, "```\n"+string(text)+"```\n")
+	}
+	segment, err := os.ReadFile(filepath.Join(golden, segmentName(1)))
+	require.NoError(t, err)
+	var hex strings.Builder
+	end := spans(segment)[2].end
+	for at := 0; at < end; at += 16 {
+		fmt.Fprintf(&hex, "%08x  % x\n", at, segment[at:min(at+16, end)])
+	}
+	require.Contains(t, doc, "```\n"+hex.String()+"```\n")
 }
