@@ -193,7 +193,7 @@ func (s *simulation) round(n *node) {
 		count = min(count, s.plan.loopBatch)
 	}
 	batch := n.inbox[:count]
-	var effects raft.Effects
+	var merged merged
 	var commands [][]byte
 	var requests []*request
 	for i := range batch {
@@ -202,15 +202,16 @@ func (s *simulation) round(n *node) {
 			commands = append(commands, r.encoded)
 			continue
 		}
-		if !s.step(n, &effects, batch[i].event) {
+		if !s.step(n, &merged, batch[i].event) {
 			return
 		}
 	}
-	if len(commands) > 0 && !s.step(n, &effects, raft.Submit{Commands: commands}) {
+	if len(commands) > 0 && !s.step(n, &merged, raft.Submit{Commands: commands}) {
 		return
 	}
 	n.inbox = append(n.inbox[:0], n.inbox[count:]...)
-	if count > 1 && effects.Save.Needed() {
+	effects := merged.effects
+	if merged.steps > 1 && effects.Save.Needed() {
 		s.count(SaveMerged)
 	}
 	if s.crashes(n, atOnce) {
@@ -221,9 +222,26 @@ func (s *simulation) round(n *node) {
 	s.wake(n)
 }
 
-// step gives the core one event, merges what it asks for into effects, and
-// looks whether all invariants still hold. It returns false if one does not.
-func (s *simulation) step(n *node, effects *raft.Effects, event raft.Event) bool {
+// merged are the effects of the steps of one round.
+type merged struct {
+	effects raft.Effects
+	steps   int
+}
+
+// add merges the effects of one more step. The first are taken as they are,
+// which saves a copy in the many rounds that have only one.
+func (m *merged) add(next raft.Effects) {
+	if m.steps == 0 {
+		m.effects = next
+	} else {
+		m.effects.Merge(next)
+	}
+	m.steps++
+}
+
+// step gives the core one event, adds what it asks for to m, and looks whether
+// all invariants still hold. It returns false if one does not.
+func (s *simulation) step(n *node, m *merged, event raft.Event) bool {
 	s.steps++
 	before := n.status
 	next := n.core.Step(event)
@@ -241,9 +259,7 @@ func (s *simulation) step(n *node, effects *raft.Effects, event raft.Event) bool
 		s.roleChanged(n)
 	}
 	s.considerCrash(n, &before)
-	if effects != nil {
-		effects.Merge(next)
-	}
+	m.add(next)
 	return true
 }
 
@@ -315,9 +331,9 @@ func (s *simulation) saved(n *node) {
 	if !n.up {
 		return
 	}
-	var more raft.Effects
+	var more merged
 	if s.step(n, &more, raft.Saved{Index: n.status.LastIndex, Term: n.status.Term}) && !s.crashes(n, atOnce) {
-		s.carryOut(n, more)
+		s.carryOut(n, more.effects)
 		s.wake(n)
 	}
 }

@@ -212,7 +212,7 @@ func (s *simulation) applyEntry(n *node, e raft.CommitEntry) {
 		s.fail("apply", "server %d, index %d: %v", n.id, e.Index, err)
 		return
 	}
-	s.compareApplied(n, e, applied)
+	s.compareApplied(n, e, &applied)
 	for _, token := range n.service.waiters.Resolve(applied.Identity) {
 		r := n.service.waiting[token]
 		delete(n.service.waiting, token)
@@ -303,24 +303,24 @@ type applied struct {
 const hashEvery = 64
 
 // compareApplied checks that equal logs make equal states.
-func (s *simulation) compareApplied(n *node, e raft.CommitEntry, result machine.Applied) {
-	now := applied{result: result, tick: s.tick()}
+func (s *simulation) compareApplied(n *node, e raft.CommitEntry, result *machine.Applied) {
+	var hash [32]byte
 	if e.Index%hashEvery == 0 {
-		now.hash = n.service.machine.Hash()
+		hash = n.service.machine.Hash()
 	}
 	if e.Index == raft.Index(len(s.applied)) {
-		s.applied = append(s.applied, now)
+		s.applied = append(s.applied, applied{*result, hash, s.tick()})
 		s.countApplied(e, result)
 		return
 	}
-	if first := s.applied[e.Index]; first.result != now.result || first.hash != now.hash {
+	if first := &s.applied[e.Index]; first.result != *result || first.hash != hash {
 		s.fail("state", "server %d at index %d has %+v and hash %x, another server had %+v and %x",
-			n.id, e.Index, now.result, now.hash[:4], first.result, first.hash[:4])
+			n.id, e.Index, *result, hash[:4], first.result, first.hash[:4])
 	}
 }
 
 // countApplied counts what the state machine did with an entry, once for all servers.
-func (s *simulation) countApplied(e raft.CommitEntry, a machine.Applied) {
+func (s *simulation) countApplied(e raft.CommitEntry, a *machine.Applied) {
 	switch a.Result.Status {
 	case api.StatusStaleRequest:
 		s.count(LateCopyRefused)

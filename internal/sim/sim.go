@@ -129,7 +129,7 @@ func newSimulation(config Config, seed uint64) *simulation {
 		clocks:     newSource(seed, "clocks"),
 		clientNet:  newSource(seed, "client network"),
 		ids:        newSource(seed, "ids"),
-		applied:    make([]applied, 1),
+		applied:    make([]applied, 1, 1024),
 		executedIn: map[machine.Identity]raft.Term{},
 	}
 	if s.newCore == nil {

@@ -81,3 +81,14 @@ func TestProfileNamed(t *testing.T) {
 	_, err := ProfileNamed("part9")
 	require.EqualError(t, err, `there is no profile "part9"; there are elections, commands, persistence, full`)
 }
+
+// BenchmarkSeeds runs one seed after the other, with everything on.
+func BenchmarkSeeds(b *testing.B) {
+	var steps int64
+	seed := uint64(0)
+	for b.Loop() {
+		seed++
+		steps += RunSeed(Config{Profile: Full}, seed).Steps
+	}
+	b.ReportMetric(float64(steps)/b.Elapsed().Seconds(), "events/s")
+}
