@@ -22,27 +22,29 @@ func (t *tree) checkLinks() {
 	for _, f := range t.texts {
 		fenced := false
 		for n, line := range f.lines {
-			for _, name := range pageRef.FindAllString(line, -1) {
+			fenced = fenced != strings.HasPrefix(strings.TrimSpace(line), "```")
+			if f.isPage() && !fenced {
+				for _, m := range link.FindAllStringSubmatch(line, -1) {
+					if why := t.followLink(f, m[1]); why != "" {
+						t.reportLine(f.path, n+1, "links", "%s: %s", m[1], why)
+					}
+				}
+			}
+			for _, name := range pageRef.FindAllString(withoutLinks(f, line), -1) {
 				if !t.exists(name) {
 					t.reportLine(f.path, n+1, "links", "%s does not exist", name)
 				}
 			}
-			if !f.isPage() {
-				continue
-			}
-			if strings.HasPrefix(strings.TrimSpace(line), "```") {
-				fenced = !fenced
-			}
-			if fenced {
-				continue
-			}
-			for _, m := range link.FindAllStringSubmatch(line, -1) {
-				if why := t.followLink(f, m[1]); why != "" {
-					t.reportLine(f.path, n+1, "links", "%s: %s", m[1], why)
-				}
-			}
 		}
 	}
+}
+
+// withoutLinks takes the links out of a line of a page: followLink looks at those.
+func withoutLinks(f *textFile, line string) string {
+	if !f.isPage() {
+		return line
+	}
+	return link.ReplaceAllString(line, "")
 }
 
 // followLink says what is wrong with a link; "" if it leads somewhere.
@@ -114,11 +116,7 @@ func hasHeading(page *textFile, anchor string) bool {
 func (t *tree) checkQuotes() {
 	for _, f := range t.texts {
 		for n, line := range f.lines {
-			if f.isPage() {
-				// A link's target is relative to its page; followLink has seen to it.
-				line = link.ReplaceAllString(line, "")
-			}
-			for _, quoted := range quote.FindAllString(line, -1) {
+			for _, quoted := range quote.FindAllString(withoutLinks(f, line), -1) {
 				if why := t.lookUp(quoted); why != "" {
 					t.reportLine(f.path, n+1, "quotes", "%s: %s", quoted, why)
 				}

@@ -66,7 +66,9 @@ var rooms = []room{
 	{dir: "part2-commands/...", std: everything},
 	{dir: "part3-persistence/...", std: everything},
 
-	{dir: "cmd/...", std: everything, own: []string{"api", "raft/...", "kvservice/...", "kvclient/...", "internal/..."}, lib: []string{"github.com/spf13/cobra"}},
+	{dir: "cmd/...", std: everything, own: []string{"api", "raft/...", "kvservice/...", "kvclient/...", "internal/..."}, lib: []string{
+		"github.com/spf13/cobra", "github.com/go-json-experiment/json", "github.com/gofrs/flock",
+	}},
 }
 
 // extraPure are the parts of the standard library that a pure room may use
