@@ -112,11 +112,16 @@ func (sub subject) says(id raft.ServerID, want string, got func(*server) string)
 	}
 }
 
+// compare puts what is expected and what is beside each other, or below each
+// other where that reads better.
 func compare(who, want, got string) error {
-	if got != want {
-		return fmt.Errorf("%s: expected %s\n\t%s  actually %s", who, want, strings.Repeat(" ", len(who)), got)
+	switch {
+	case got == want:
+		return nil
+	case len(want)+len(got) < 60:
+		return fmt.Errorf("%s: expected %s, actually %s", who, want, got)
 	}
-	return nil
+	return fmt.Errorf("%s: expected %s\n\t%s  actually %s", who, want, strings.Repeat(" ", len(who)), got)
 }
 
 // numberIs reads "term 2" and "commit 3".
