@@ -1,7 +1,7 @@
 # `make check` before each commit, about a minute. The stages are those of CI;
 # .ci/run says what each one does.
 
-.PHONY: check test long fuzz
+.PHONY: check test long fuzz gen
 
 check:
 	.ci/run gofmt vet tidy race builds
@@ -16,3 +16,7 @@ long:
 # Every fuzz target for a million runs.
 fuzz:
 	RUNS=1000000 .ci/run fuzz
+
+# What is generated: in docs/figure2.md, the lines that turn red.
+gen:
+	go test -count=1 -run TestBreaks ./internal/scenario -breaks all -update
