@@ -18,8 +18,7 @@
 //
 // What still fails (the files are in testdata/scenarios):
 //
-//   - A leader leads, but there is no log and no command that it could take:
-//     submit.txt.
+//   - There is no log and no command that a leader could take: submit.txt.
 //   - A server that crashes comes back without its term and its vote, and may
 //     vote a second time in one term: vote-survives-crash.txt.
 //

@@ -90,12 +90,7 @@ func (s *Server) run() {
 		}
 	}()
 	for {
-		for _, m := range s.out.Send {
-			select {
-			case s.outboxes[m.To] <- m:
-			default: // lost; Raft will say it again
-			}
-		}
+		s.send(s.out.Send)
 		setTimer(electionTimer, s.out.Timers[ElectionTimer], s.electionTimeout())
 		setTimer(heartbeatTimer, s.out.Timers[HeartbeatTimer], s.ElectionTimeout/3)
 
@@ -140,6 +135,15 @@ func setTimer(t *time.Timer, action TimerAction, d time.Duration) {
 func init() { // gob must know what a Body can be
 	for _, body := range []Body{RequestVoteArgs{}, RequestVoteReply{}, AppendEntriesArgs{}, AppendEntriesReply{}} {
 		gob.Register(body)
+	}
+}
+
+func (s *Server) send(messages []Message) {
+	for _, m := range messages {
+		select {
+		case s.outboxes[m.To] <- m:
+		default: // lost; Raft will say it again
+		}
 	}
 }
 

@@ -68,3 +68,15 @@ func TestSystemStrangerIsHungUpOn(t *testing.T) {
 	require.False(t, errors.Is(err, os.ErrDeadlineExceeded))
 	c.waitForLeader()
 }
+
+// Equal times would split the votes of equal candidates again and again.
+func TestElectionTimeoutIsDrawnAnew(t *testing.T) {
+	s := &Server{ElectionTimeout: time.Second}
+	drawn := map[time.Duration]bool{}
+	for range 100 {
+		d := s.electionTimeout()
+		require.True(t, time.Second <= d && d < 2*time.Second, "%v", d)
+		drawn[d] = true
+	}
+	require.Greater(t, len(drawn), 90)
+}

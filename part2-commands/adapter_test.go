@@ -11,7 +11,7 @@ import (
 )
 
 func TestScenarios(t *testing.T) { scenario.RunAll(t, newNode, "part2") }
-func TestSwarm(t *testing.T)     { sim.Swarm(t, newNode, sim.Commands, 12) }
+func TestSwarm(t *testing.T)     { sim.Swarm(t, newNode, sim.Commands, 10) }
 
 // node makes this part a core.Core, so that the shared stories and seeds run on
 // it. Its messages travel inside those of package raft.

@@ -27,7 +27,7 @@
 //     with the next crash, and the leader, who believes that it has it, will not
 //     send it again: restart.txt.
 //   - A log that has gone astray is repaired by one entry in a round trip; with
-//     the logs of figure7.txt that takes eleven of them.
+//     the logs of figure7.txt that takes up to eight of them.
 //
 // Labels such as AE-1 are the rules of Figure 2, listed in docs/figure2.md.
 // § means the extended Raft paper.

@@ -129,3 +129,15 @@ func TestSystemClusterOfOne(t *testing.T) {
 	c := newCluster(t, 1)
 	c.commit("x=1")
 }
+
+// Equal times would split the votes of equal candidates again and again.
+func TestElectionTimeoutIsDrawnAnew(t *testing.T) {
+	s := &Server{ElectionTimeout: time.Second}
+	drawn := map[time.Duration]bool{}
+	for range 100 {
+		d := s.electionTimeout()
+		require.True(t, time.Second <= d && d < 2*time.Second, "%v", d)
+		drawn[d] = true
+	}
+	require.Greater(t, len(drawn), 90)
+}

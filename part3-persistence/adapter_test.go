@@ -11,7 +11,7 @@ import (
 )
 
 func TestScenarios(t *testing.T) { scenario.RunAll(t, newNode, "part3") }
-func TestSwarm(t *testing.T)     { sim.Swarm(t, newNode, sim.Persistence, 12) }
+func TestSwarm(t *testing.T)     { sim.Swarm(t, newNode, sim.Persistence, 10) }
 
 // node makes this part a core.Core, so that the shared stories and seeds run on
 // it. Its messages travel inside those of package raft.
@@ -80,9 +80,7 @@ func (n *node) effects(out Effects) (effects full.Effects) {
 			effects.Save.Entries = append(effects.Save.Entries, fullEntry(e))
 		}
 	}
-	for _, m := range out.SendAfter {
-		effects.SendAfter = append(effects.SendAfter, full.Message{From: full.ServerID(m.From), To: full.ServerID(m.To), Body: body{m.Body}})
-	}
+	effects.Send, effects.SendAfter = fullMessages(out.Send), fullMessages(out.SendAfter)
 	for kind, action := range out.Timers {
 		if action != LeaveTimer {
 			n.runs++
@@ -110,6 +108,13 @@ func (n *node) Entry(i full.Index) (full.LogEntry, bool) {
 		return full.LogEntry{}, false
 	}
 	return fullEntry(n.log[i]), true
+}
+
+func fullMessages(messages []Message) (fm []full.Message) {
+	for _, m := range messages {
+		fm = append(fm, full.Message{From: full.ServerID(m.From), To: full.ServerID(m.To), Body: body{m.Body}})
+	}
+	return fm
 }
 
 func fullEntry(e LogEntry) full.LogEntry {

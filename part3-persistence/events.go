@@ -34,11 +34,16 @@ func (Saved) isEvent()            {}
 // The zero value asks for nothing.
 //
 // The order is a safety rule (§5.1, Figure 2 "updated on stable storage before
-// responding"): no message promises more than is durable.
+// responding"): no message promises more than is durable. Only a leader's
+// AppendEntries may leave before the disk write, because it promises nothing
+// about the leader's own copy; the leader counts that copy when Saved tells it to.
 type Effects struct {
 	// Submitted answers Submit. Not a promise to a client: an accepted command is
 	// in this log and may still be overwritten.
 	Submitted Submitted
+
+	// Send leaves at once and may be under way while Save is written.
+	Send []Message
 
 	// Save is written and synced next, in one go. Then step Saved.
 	Save Save

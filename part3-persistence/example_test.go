@@ -75,6 +75,9 @@ func trace(s raft.Status, event raft.Event, out raft.Effects) {
 		what = fmt.Sprintf("%d: %T%+v", m.From, m.Body, m.Body)
 	}
 	line := fmt.Sprintf("n%d %-9s t%d | %s |", s.ID, s.State, s.Term, what)
+	for _, m := range out.Send {
+		line += fmt.Sprintf(" →n%d %T%+v", m.To, m.Body, m.Body)
+	}
 	if out.Save.Needed() {
 		line += " save,"
 	}

@@ -190,6 +190,13 @@ func (cm *ConsensusModule) send(to ServerID, body Body) {
 	cm.out.SendAfter = append(cm.out.SendAfter, Message{cm.id, to, body})
 }
 
+// sendNow queues a leader's AppendEntries, which need not wait for the disk.
+func (cm *ConsensusModule) sendNow(to ServerID, args AppendEntriesArgs) {
+	cm.assertf(cm.state == Leader && cm.savedTerm == cm.currentTerm,
+		"%s in term %d sends entries, but only term %d is durable", cm.state, cm.currentTerm, cm.savedTerm)
+	cm.out.Send = append(cm.out.Send, Message{cm.id, to, args})
+}
+
 func (cm *ConsensusModule) restartTimer(kind TimerKind) { cm.out.Timers[kind] = RestartTimer }
 func (cm *ConsensusModule) stopTimer(kind TimerKind)    { cm.out.Timers[kind] = StopTimer }
 

@@ -12,7 +12,7 @@ func (cm *ConsensusModule) leaderSendAEs() {
 // sendEntries sends a follower everything from its nextIndex on.
 func (cm *ConsensusModule) sendEntries(to ServerID) {
 	prev := cm.nextIndex[to] - 1
-	cm.send(to, AppendEntriesArgs{
+	cm.sendNow(to, AppendEntriesArgs{
 		Term:         cm.currentTerm,
 		LeaderID:     cm.id,
 		PrevLogIndex: prev,

@@ -134,6 +134,7 @@ func (s *Server) run() {
 	}()
 	var committed []CommitEntry // what the receiver of commitChan has not taken yet
 	for {
+		s.send(s.out.Send)
 		save := s.out.Save
 		if save.Needed() {
 			if s.err = s.storage.Save(save); s.err != nil {
@@ -141,12 +142,7 @@ func (s *Server) run() {
 				return
 			}
 		}
-		for _, m := range s.out.SendAfter {
-			select {
-			case s.outboxes[m.To] <- m:
-			default: // lost; Raft will say it again
-			}
-		}
+		s.send(s.out.SendAfter)
 		setTimer(electionTimer, s.out.Timers[ElectionTimer], s.electionTimeout())
 		setTimer(heartbeatTimer, s.out.Timers[HeartbeatTimer], s.ElectionTimeout/3)
 		committed = append(committed, s.out.Commit...)
@@ -208,6 +204,15 @@ func setTimer(t *time.Timer, action TimerAction, d time.Duration) {
 func init() { // gob must know what a Body can be
 	for _, body := range []Body{RequestVoteArgs{}, RequestVoteReply{}, AppendEntriesArgs{}, AppendEntriesReply{}} {
 		gob.Register(body)
+	}
+}
+
+func (s *Server) send(messages []Message) {
+	for _, m := range messages {
+		select {
+		case s.outboxes[m.To] <- m:
+		default: // lost; Raft will say it again
+		}
 	}
 }
 

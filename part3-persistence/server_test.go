@@ -191,3 +191,15 @@ func TestSystemServerThatCannotSaveStops(t *testing.T) {
 	_, _, err = s.Submit([]byte("x=2"))
 	require.ErrorIs(t, err, ErrStopped)
 }
+
+// Equal times would split the votes of equal candidates again and again.
+func TestElectionTimeoutIsDrawnAnew(t *testing.T) {
+	s := &Server{ElectionTimeout: time.Second}
+	drawn := map[time.Duration]bool{}
+	for range 100 {
+		d := s.electionTimeout()
+		require.True(t, time.Second <= d && d < 2*time.Second, "%v", d)
+		drawn[d] = true
+	}
+	require.Greater(t, len(drawn), 90)
+}
