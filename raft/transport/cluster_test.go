@@ -94,7 +94,7 @@ type tcpNode struct {
 
 // startNodes starts servers 1 to n on free ports. change may alter a
 // configuration before its server starts.
-func startNodes(t *testing.T, n int, change func(*Config)) []*tcpNode {
+func startNodes(t testing.TB, n int, change func(*Config)) []*tcpNode {
 	t.Helper()
 	var listeners []net.Listener
 	peers := map[raft.ServerID]string{}
@@ -111,7 +111,7 @@ func startNodes(t *testing.T, n int, change func(*Config)) []*tcpNode {
 	return nodes
 }
 
-func startNode(t *testing.T, id raft.ServerID, l net.Listener, peers map[raft.ServerID]string, change func(*Config)) *tcpNode {
+func startNode(t testing.TB, id raft.ServerID, l net.Listener, peers map[raft.ServerID]string, change func(*Config)) *tcpNode {
 	t.Helper()
 	node := &tcpNode{in: make(inbox, 1024), log: &logbook{}}
 	node.cfg = config(id, node.in, node.log)
@@ -140,7 +140,7 @@ func (n *tcpNode) restart(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, again.Close()) })
 }
 
-func eventually(t *testing.T, what string, ok func() bool) {
+func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	require.Eventually(t, ok, patience, time.Millisecond, what)
 }

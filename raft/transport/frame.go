@@ -66,22 +66,23 @@ func endFrame(b []byte, start int) []byte {
 // readFrame reads one frame and returns its payload, kind included, in memory
 // of its own. A payload has at least one and at most limit bytes.
 func readFrame(r *bufio.Reader, limit int) ([]byte, error) {
-	var header [frameHeader]byte
-	if _, err := io.ReadFull(r, header[:]); err != nil {
+	header, err := r.Peek(frameHeader)
+	if err != nil {
 		return nil, err
 	}
 	if sum := crc32.Checksum(header[:checkedPart], castagnoli); sum != binary.LittleEndian.Uint32(header[8:]) {
 		return nil, badf("a frame header is damaged: its checksum should be %08x", sum)
 	}
-	length := binary.LittleEndian.Uint32(header[:])
+	length, want := binary.LittleEndian.Uint32(header), binary.LittleEndian.Uint32(header[4:])
 	if length == 0 || uint64(length) > uint64(limit) {
 		return nil, badf("a frame has %d bytes; 1 to %d are allowed", length, limit)
 	}
+	r.Discard(frameHeader)
 	payload := make([]byte, length)
 	if _, err := io.ReadFull(r, payload); err != nil {
 		return nil, err
 	}
-	if sum := crc32.Checksum(payload, castagnoli); sum != binary.LittleEndian.Uint32(header[4:]) {
+	if sum := crc32.Checksum(payload, castagnoli); sum != want {
 		return nil, badf("a frame is damaged: its checksum should be %08x", sum)
 	}
 	return payload, nil
@@ -104,12 +105,12 @@ type fields struct {
 	bad  bool // too short, or a field had a value that it cannot have
 }
 
-func (f *fields) bytes(n int) []byte {
-	if n > len(f.rest) {
+func (f *fields) bytes(n uint32) []byte {
+	if uint64(n) > uint64(len(f.rest)) {
 		f.rest, f.bad = nil, true
 		return nil
 	}
-	b := f.rest[:n:n]
+	b := f.rest[:n]
 	f.rest = f.rest[n:]
 	return b
 }

@@ -79,9 +79,9 @@ func decodeHello(b []byte) (hello, error) {
 		From:    f.server(),
 		To:      f.server(),
 	}
-	copy(h.Store[:], f.bytes(len(h.Store)))
+	copy(h.Store[:], f.bytes(uint32(len(h.Store))))
 	h.Run = f.uint64()
-	h.HTTPAddr = string(f.bytes(int(f.uint8())))
+	h.HTTPAddr = string(f.bytes(uint32(f.uint8())))
 	if !f.end() || !utf8.ValidString(h.HTTPAddr) {
 		return hello{}, badf("a handshake has the wrong length or a field out of range")
 	}

@@ -150,16 +150,8 @@ func (f *fields) appendEntries() raft.AppendEntriesArgs {
 		args.Entries = make([]raft.LogEntry, count)
 	}
 	for i := range args.Entries {
-		length := f.uint32()
-		if uint64(length) > uint64(len(f.rest)) {
-			f.bad = true
-			return args
-		}
-		entry, err := raft.DecodeEntry(f.bytes(int(length)))
-		if err != nil {
-			f.bad = true
-			return args
-		}
+		entry, err := raft.DecodeEntry(f.bytes(f.uint32()))
+		f.bad = f.bad || err != nil
 		args.Entries[i] = entry
 	}
 	return args
