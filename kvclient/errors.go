@@ -1,7 +1,6 @@
 package kvclient
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
@@ -65,12 +64,23 @@ func newStatusError(head api.ErrorResponse) *StatusError {
 	return &StatusError{Status: head.RespStatus, Outcome: head.Outcome, Message: head.Error}
 }
 
-// gaveUp is the error of a call that its context ended. last is what the last
-// attempt brought, nil if there was none.
-func gaveUp(ctx context.Context, last error) error {
-	cause := context.Cause(ctx)
-	if last == nil {
-		return cause
+// GaveUpError reports a call that ended because its context did, or the client
+// was closed. errors.Is finds both parts.
+type GaveUpError struct {
+	Cause error // context.DeadlineExceeded, context.Canceled, a cause that the caller gave, or ErrClosed
+	Last  error // what the last attempt brought; nil if none was made
+}
+
+func (e *GaveUpError) Error() string {
+	if e.Last == nil {
+		return e.Cause.Error()
 	}
-	return fmt.Errorf("%w; the last attempt: %w", cause, last)
+	return fmt.Sprintf("%v; the last attempt: %v", e.Cause, e.Last)
+}
+
+func (e *GaveUpError) Unwrap() []error {
+	if e.Last == nil {
+		return []error{e.Cause}
+	}
+	return []error{e.Cause, e.Last}
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptrace"
+	"net/url"
 
 	"raftkv/api"
 )
@@ -71,8 +72,11 @@ func (c *KVClient) exchange(ctx context.Context, endpoint string, op operation) 
 		GotConn: func(httptrace.GotConnInfo) { sent = true }, // called by Do itself
 	})
 	failed := func(err error) attempt {
+		var wrapped *url.Error
 		if ctx.Err() != nil {
 			err = errNoAnswer
+		} else if errors.As(err, &wrapped) {
+			err = wrapped.Err // without the address, which stands before it
 		}
 		outcome := api.OutcomeNotApplied
 		if sent {

@@ -36,12 +36,12 @@ func (c *KVClient) run(ctx context.Context, op operation, call *numbering.Call) 
 	var last error
 	for {
 		if ctx.Err() != nil {
-			return nil, gaveUp(ctx, last)
+			return nil, &GaveUpError{context.Cause(ctx), last}
 		}
 		endpoint, ok := r.next()
 		if !ok {
 			if !sleep(ctx, jitter(pause)) {
-				return nil, gaveUp(ctx, last)
+				return nil, &GaveUpError{context.Cause(ctx), last}
 			}
 			pause = min(2*pause, maxPause)
 			r.startRound(c.assumedLeader())

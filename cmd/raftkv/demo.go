@@ -120,8 +120,8 @@ func runDemo(cmd *cobra.Command, nodes, basePort int, dir string) (err error) {
 	}
 	d.addChildren(nodes, basePort, folder)
 	d.client = kvclient.New(d.endpoints)
-	defer d.client.Close()
 	defer d.endChildren()
+	defer d.client.Close() // before the children end: they wait for their clients
 	defer stopPolling()
 
 	fmt.Fprintf(d.out, "starting %d servers; their files and logs are in %s\n", nodes, folder)

@@ -46,7 +46,7 @@ func getFailure(key string, err error) *failure {
 	if errors.As(err, &status) && api.ExitCode(api.Refuse(status.Status, "")) == api.ExitRefused {
 		return refused("cannot read %q: %v; correct it", key, status)
 	}
-	return unavailable("cannot read %q: %v; try again later (`raftkv status` shows the servers)", key, err)
+	return unavailable("cannot read %q (%s); try again later (`raftkv status` shows the servers)", key, reason(err))
 }
 
 func (f *clientFlags) printGet(w io.Writer, key string, r kvclient.GetResult) error {

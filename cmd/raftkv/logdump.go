@@ -10,8 +10,8 @@ func logCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "log",
 		Short: "Look into a server's files",
-		Args:  cobra.NoArgs,
 	}
+	isGroup(cmd)
 	cmd.AddCommand(&cobra.Command{
 		Use:   "dump DIR",
 		Short: "Print a data directory readably",

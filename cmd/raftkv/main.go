@@ -71,12 +71,19 @@ func rootCommand() *cobra.Command {
 		SilenceErrors:      true,
 		SilenceUsage:       true,
 		DisableSuggestions: true, // they would take more than a line
-		Args:               cobra.NoArgs,
 	}
+	isGroup(root)
 	root.AddCommand(demoCommand(), serveCommand(),
 		getCommand(), putCommand(), appendCommand(), casCommand(), deleteCommand(),
 		sessionCommand(), statusCommand(), logCommand(), versionCommand())
 	return root
+}
+
+// isGroup makes cmd a command that only has others under it: alone it prints its
+// help, and with the name of no command it fails.
+func isGroup(cmd *cobra.Command) {
+	cmd.Args = cobra.NoArgs
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 }
 
 // failure is an error that has become what the user sees: one line, which says

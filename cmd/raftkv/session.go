@@ -14,8 +14,8 @@ func sessionCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "session",
 		Short: "Show the session file, or finish a write whose end is unknown",
-		Args:  cobra.NoArgs,
 	}
+	isGroup(cmd)
 	cmd.AddCommand(sessionShowCommand(), sessionResumeCommand(), sessionDropCommand())
 	return cmd
 }
@@ -108,7 +108,7 @@ func (f *clientFlags) resume(cmd *cobra.Command) (w kvclient.Write, result kvcli
 	defer done()
 	cluster, err := client.ClusterID(ctx)
 	if err != nil {
-		return w, result, unknown("no server answers (%v), so the pending write stays unknown; check --endpoints, or run `raftkv session drop` to give it up", err)
+		return w, result, unknown("the pending write stays unknown (%s); check --endpoints, or run `raftkv session drop` to give it up", reason(err))
 	}
 	s := file.sections[cluster]
 	if s == nil || s.Pending == nil {

@@ -129,7 +129,7 @@ func sessionExpired(err error) bool {
 
 // notSent is the failure of a write whose request never left.
 func notSent(w kvclient.Write, err error) error {
-	return unavailable("%s was not sent: %v; check --endpoints and whether the servers run (`raftkv status`)", describe(w), err)
+	return unavailable("%s was not sent (%s); check --endpoints and whether the servers run (`raftkv status`)", describe(w), reason(err))
 }
 
 // writeFailure turns the error of a write into what the user is told; nil stays nil.
@@ -143,13 +143,29 @@ func writeFailure(w kvclient.Write, err error) error {
 	case errors.As(err, &ready):
 		return ready
 	case errors.As(err, &open) && open.ClientID == "":
-		return unknown("%s may or may not have been applied (%v); read the key before you repeat it", describe(w), open.Err)
+		return unknown("%s may or may not have been applied (%s); read the key before you repeat it", describe(w), reason(open.Err))
 	case errors.As(err, &open):
-		return unknown("%s may or may not have been applied (%v); run `raftkv session resume` to find out, or `raftkv session drop` to give it up", describe(w), open.Err)
+		return unknown("%s may or may not have been applied (%s); run `raftkv session resume` to find out, or `raftkv session drop` to give it up", describe(w), reason(open.Err))
 	case errors.As(err, &status) && api.ExitCode(api.Refuse(status.Status, "")) == api.ExitRefused:
 		return refused("%s was not applied: %v; correct it", describe(w), status)
 	}
-	return unavailable("%s was not applied: %v; try again later (`raftkv status` shows the servers)", describe(w), err)
+	return unavailable("%s was not applied (%s); try again later (`raftkv status` shows the servers)", describe(w), reason(err))
+}
+
+// reason says in a few words why a call did not end well.
+func reason(err error) string {
+	var gaveUp *kvclient.GaveUpError
+	if !errors.As(err, &gaveUp) {
+		return err.Error()
+	}
+	text := "no result in time"
+	if errors.Is(gaveUp.Cause, context.Canceled) {
+		text = "interrupted"
+	}
+	if gaveUp.Last != nil {
+		text += "; last: " + gaveUp.Last.Error()
+	}
+	return text
 }
 
 // describe names a write for people, without its value.
