@@ -146,6 +146,7 @@ func (d *demoRun) leader() int {
 
 // The whole demo as a visitor would use it.
 func TestSystemDemo(t *testing.T) {
+	t.Parallel()
 	d := startDemo(t)
 	d.await(`put greeting hello`)
 	require.Equal(t, 0, d.run("put", "greeting", "hello").code)
@@ -199,6 +200,7 @@ func TestSystemDemo(t *testing.T) {
 
 // The demo is started again in a new folder, under the same session file.
 func TestSystemDemoStartedAgain(t *testing.T) {
+	t.Parallel()
 	d := startDemo(t)
 	require.Equal(t, 0, d.run("put", "k", "v").code)
 	d.say("quit")
@@ -218,6 +220,7 @@ func TestSystemDemoStartedAgain(t *testing.T) {
 
 // With --dir the data is there again, and so is the session.
 func TestSystemDemoKeepsItsFolder(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	d := startDemo(t, "--dir", dir)
 	require.Equal(t, 0, d.run("append", "k", "a").code)
@@ -237,6 +240,7 @@ func TestSystemDemoKeepsItsFolder(t *testing.T) {
 
 // The end of input is not the end of the demo; SIGINT is.
 func TestSystemDemoEndsOnSignal(t *testing.T) {
+	t.Parallel()
 	d := startDemo(t)
 	require.NoError(t, d.stdin.Close())
 	d.run("put", "k", "v")
@@ -249,6 +253,7 @@ func TestSystemDemoEndsOnSignal(t *testing.T) {
 
 // The demo itself is killed: its servers die too, even a paused one.
 func TestSystemDemoKilled(t *testing.T) {
+	t.Parallel()
 	d := startDemo(t)
 	d.say("pause 2")
 	d.await("server 2 has been paused")
@@ -258,6 +263,7 @@ func TestSystemDemoKilled(t *testing.T) {
 }
 
 func TestSystemDemoOnTakenPorts(t *testing.T) {
+	t.Parallel()
 	base := freePorts(t, 3)
 	for _, port := range []int{base + 1, base + raftPortStep + 2} {
 		l, err := net.Listen("tcp", local(port))
@@ -273,6 +279,7 @@ func TestSystemDemoOnTakenPorts(t *testing.T) {
 
 // A folder that the servers cannot use: one line that tells why.
 func TestSystemDemoThatCannotStart(t *testing.T) {
+	t.Parallel()
 	s := newShell(t)
 	require.NoError(t, os.MkdirAll(s.path("d/node-2"), 0o700))
 	require.NoError(t, os.WriteFile(s.path("d/node-2/notes.txt"), []byte("mine"), 0o600))

@@ -15,6 +15,7 @@ import (
 )
 
 func TestSystemKeys(t *testing.T) {
+	t.Parallel()
 	s := newShell(t, startNode(t).HTTPAddr())
 	for _, test := range []struct {
 		args   string
@@ -56,6 +57,7 @@ func TestSystemKeys(t *testing.T) {
 // A command line that makes no sense is one line and exit 1. It asks no server
 // and touches no session file.
 func TestWrongCommandLines(t *testing.T) {
+	t.Parallel()
 	g := newGate(t, "127.0.0.1:1")
 	s := newShell(t, g.URL)
 	for _, args := range [][]string{
@@ -114,6 +116,7 @@ func TestWrongCommandLines(t *testing.T) {
 // Each status has its exit code (design §5), and a write that is refused for
 // good leaves nothing pending.
 func TestExitCodes(t *testing.T) {
+	t.Parallel()
 	node := startNode(t)
 	for _, test := range []struct {
 		status  api.Status
@@ -177,6 +180,7 @@ func TestExitCodes(t *testing.T) {
 }
 
 func TestNoEndpointReachable(t *testing.T) {
+	t.Parallel()
 	s := newShell(t, "127.0.0.1:1", "127.0.0.1:2")
 	for _, args := range [][]string{{"get", "k"}, {"put", "k", "v"}, {"put", "k", "v", "--session", "none"}, {"status"}} {
 		got := s.run(append(args, "--timeout", "200ms")...)
@@ -186,6 +190,7 @@ func TestNoEndpointReachable(t *testing.T) {
 }
 
 func TestSessionNoneSaysThatItIsUnprotected(t *testing.T) {
+	t.Parallel()
 	g := newGate(t, startNode(t).HTTPAddr())
 	s := newShell(t, g.URL)
 	got := s.run("append", "k", "x", "--session", "none")
@@ -205,6 +210,7 @@ func TestSessionNoneSaysThatItIsUnprotected(t *testing.T) {
 }
 
 func TestSystemStatus(t *testing.T) {
+	t.Parallel()
 	node := startNode(t)
 	s := newShell(t, node.HTTPAddr(), "127.0.0.1:1")
 	got := s.run("status", "-w", "json")
@@ -240,6 +246,7 @@ func TestLeaderOf(t *testing.T) {
 }
 
 func TestVersion(t *testing.T) {
+	t.Parallel()
 	s := newShell(t)
 	require.Regexp(t, `^raftkv \S+ go1\.\S+ \S+/\S+\n$`, s.run("version").stdout)
 	require.True(t, json.Valid([]byte(s.run("version", "-w", "json").stdout)))
@@ -247,6 +254,7 @@ func TestVersion(t *testing.T) {
 }
 
 func TestSystemServeRefusals(t *testing.T) {
+	t.Parallel()
 	s := newShell(t)
 	node := startNode(t) // holds a port
 	require.NoError(t, os.WriteFile(s.path("notes.txt"), []byte("mine"), 0o600))
@@ -295,6 +303,7 @@ func contents(t *testing.T, dir string) map[string]string {
 
 // A signal ends serve well: exit 0, and the port is free.
 func TestSystemServeEndsOnSignal(t *testing.T) {
+	t.Parallel()
 	s := newShell(t)
 	cmd := s.command("serve", "--id", "1", "--data", "d", "--http", "127.0.0.1:0", "--raft", "127.0.0.1:0", "--cluster", "1=127.0.0.1:0")
 	stdout, err := cmd.StdoutPipe()

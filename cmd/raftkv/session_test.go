@@ -42,6 +42,7 @@ func loseRequests(w http.ResponseWriter, r request, forward func() (int, []byte)
 // The command line times out, the user repeats it: nothing is sent under a new
 // number. Resume brings the original result, once.
 func TestUnknownWriteIsResumed(t *testing.T) {
+	t.Parallel()
 	for name, fault := range map[string]hook{"answer lost": loseAnswers, "request lost": loseRequests} {
 		t.Run(name, func(t *testing.T) {
 			g := newGate(t, startNode(t).HTTPAddr())
@@ -87,6 +88,7 @@ func TestUnknownWriteIsResumed(t *testing.T) {
 
 // A compare-and-set whose answer was lost: resume tells what it found then.
 func TestResumedCASTellsWhatItDid(t *testing.T) {
+	t.Parallel()
 	g := newGate(t, startNode(t).HTTPAddr())
 	s := newShell(t, g.URL)
 	require.Equal(t, 0, s.run("put", "k", "a").code)
@@ -100,6 +102,7 @@ func TestResumedCASTellsWhatItDid(t *testing.T) {
 
 // A dropped write may take effect until the next write is applied, not after.
 func TestDroppedWrite(t *testing.T) {
+	t.Parallel()
 	g := newGate(t, startNode(t).HTTPAddr())
 	s := newShell(t, g.URL)
 	require.Equal(t, 0, s.run("put", "k", "a").code)
@@ -131,6 +134,7 @@ func TestDroppedWrite(t *testing.T) {
 // so with the same id. The session in the file is unknown there; the next put
 // works and sends nothing twice.
 func TestClusterStartedAnewUnderASessionFile(t *testing.T) {
+	t.Parallel()
 	g := newGate(t, startNode(t).HTTPAddr())
 	s := newShell(t, g.URL)
 	require.Equal(t, 0, s.run("put", "k", "a").code)
@@ -151,6 +155,7 @@ func TestClusterStartedAnewUnderASessionFile(t *testing.T) {
 // The same, but with a write whose end is not known: a new session could do it
 // again, so only the user may decide.
 func TestUnknownWriteAndAClusterStartedAnew(t *testing.T) {
+	t.Parallel()
 	g := newGate(t, startNode(t).HTTPAddr())
 	s := newShell(t, g.URL)
 	g.set(loseAnswers)
@@ -168,6 +173,7 @@ func TestUnknownWriteAndAClusterStartedAnew(t *testing.T) {
 
 // What is about to be sent stands in the file when it is sent.
 func TestNotedBeforeSending(t *testing.T) {
+	t.Parallel()
 	g := newGate(t, startNode(t).HTTPAddr())
 	s := newShell(t, g.URL)
 	g.set(func(w http.ResponseWriter, r request, forward func() (int, []byte)) {
@@ -195,6 +201,7 @@ func TestNotedBeforeSending(t *testing.T) {
 // Twenty processes append at once through one session file: twenty effects,
 // twenty numbers.
 func TestSystemTwentyProcessesOneSessionFile(t *testing.T) {
+	t.Parallel()
 	g := newGate(t, startNode(t).HTTPAddr())
 	s := newShell(t, g.URL)
 	var wg sync.WaitGroup
@@ -218,6 +225,7 @@ func TestSystemTwentyProcessesOneSessionFile(t *testing.T) {
 
 // A second process waits for the first one's call, up to its --timeout.
 func TestSecondProcessWaits(t *testing.T) {
+	t.Parallel()
 	g := newGate(t, startNode(t).HTTPAddr())
 	s := newShell(t, g.URL)
 	require.Equal(t, 0, s.run("put", "k", "a").code)
@@ -246,6 +254,7 @@ func TestSecondProcessWaits(t *testing.T) {
 // after it is carried out. The file stays readable, and what follows neither
 // loses a write nor does one twice.
 func TestKilledAtEachRequest(t *testing.T) {
+	t.Parallel()
 	for _, path := range []string{api.PathStatus, api.PathSession, api.PathAppend} {
 		for _, carriedOut := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s carried out %v", path[1:], carriedOut), func(t *testing.T) {
@@ -298,6 +307,7 @@ func (s *shell) recover() {
 
 // The program is killed at random moments, 60 times, and resumed.
 func TestSystemKilledAtRandom(t *testing.T) {
+	t.Parallel()
 	g := newGate(t, startNode(t).HTTPAddr())
 	s := newShell(t, g.URL)
 	require.Equal(t, 0, s.run("put", "k", "").code)
@@ -330,6 +340,7 @@ func TestSystemKilledAtRandom(t *testing.T) {
 
 // Ctrl-C during a call whose end is open is like its deadline.
 func TestInterruptedWriteStaysPending(t *testing.T) {
+	t.Parallel()
 	g := newGate(t, startNode(t).HTTPAddr())
 	s := newShell(t, g.URL)
 	arrived := make(chan struct{}, 100)
@@ -353,6 +364,7 @@ func TestInterruptedWriteStaysPending(t *testing.T) {
 
 // A process that died while it replaced the file has left a temporary one.
 func TestLeftoverTemporaryFile(t *testing.T) {
+	t.Parallel()
 	s := newShell(t, startNode(t).HTTPAddr())
 	require.NoError(t, os.WriteFile(s.path(defaultSessionFile+".tmp"), []byte(`{"Format": 1, "Clu`), 0o600))
 	require.Equal(t, 0, s.run("put", "k", "a").code)
@@ -362,6 +374,7 @@ func TestLeftoverTemporaryFile(t *testing.T) {
 
 // A file that cannot be understood is left as it is, and nothing is sent.
 func TestDamagedSessionFile(t *testing.T) {
+	t.Parallel()
 	g := newGate(t, "127.0.0.1:1")
 	s := newShell(t, g.URL)
 	for name, content := range map[string]string{
@@ -398,6 +411,7 @@ func TestDamagedSessionFile(t *testing.T) {
 // Writes may be pending for two clusters; drop must be told which is meant, and
 // resume goes to the cluster that is asked.
 func TestPendingForTwoClusters(t *testing.T) {
+	t.Parallel()
 	s := newShell(t, startNode(t).HTTPAddr())
 	file, err := openSessionFile(t.Context(), s.path(defaultSessionFile), time.Second)
 	require.NoError(t, err)
@@ -419,6 +433,7 @@ func TestPendingForTwoClusters(t *testing.T) {
 
 // A folder that cannot be written: nothing is sent.
 func TestSessionFileThatCannotBeWritten(t *testing.T) {
+	t.Parallel()
 	g := newGate(t, startNode(t).HTTPAddr())
 	s := newShell(t, g.URL)
 	require.NoError(t, os.MkdirAll(s.path(defaultSessionFile+".tmp"), 0o700)) // in the way of the temporary file
