@@ -1,0 +1,319 @@
+package prochaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Config says what to run and how roughly.
+type Config struct {
+	Binary string // the raftkv program
+	Dir    string // for data and logs; empty at the start, left as it is at the end
+
+	Servers  int           // zero means 3
+	Clients  int           // zero means 8
+	Duration time.Duration // of the load; zero means 20 s
+	Seed     uint64        // of the faults
+
+	// Faults are the kinds of harm done, one after another at random. Nil means
+	// all of AllFaults.
+	Faults []Fault
+
+	ElectionTimeout time.Duration // of the servers; zero means 300 ms
+	Log             io.Writer     // takes a line per fault; nil discards
+}
+
+// Fault is a kind of harm.
+type Fault string
+
+// The faults.
+const (
+	KillLeader Fault = "kill-leader" // SIGKILL, and a restart a little later
+	KillAny    Fault = "kill-any"
+	KillAll    Fault = "kill-all"   // every server at once, as a power cut would
+	Pause      Fault = "pause"      // SIGSTOP and SIGCONT
+	CutLink    Fault = "cut-link"   // one direction between two servers
+	Isolate    Fault = "isolate"    // both directions between one server and all others
+	SlowLink   Fault = "slow-link"  // a delay for everything from one server to another
+	Reorder    Fault = "reorder"    // messages from one server to another overtake each other
+	LoseReply  Fault = "lose-reply" // connections of clients break
+	TornTail   Fault = "torn-tail"  // SIGKILL, and garbage behind the last record, as from a write that was under way
+)
+
+// AllFaults are all there are.
+var AllFaults = []Fault{KillLeader, KillAny, KillAll, Pause, CutLink, Isolate, SlowLink, Reorder, LoseReply, TornTail}
+
+// Report tells what happened in a run.
+type Report struct {
+	Faults map[Fault]int
+	Kills  int // processes ended by SIGKILL
+
+	Operations int // calls of clients
+	Applied    int // of these, known to be applied
+	NotApplied int // known not to be
+	Unknown    int // neither
+	Repeated   int // applied by an earlier attempt than the one that was answered
+
+	LongestGap time.Duration // between two applied operations
+}
+
+func (r Report) String() string {
+	var faults []string
+	for _, f := range AllFaults {
+		if n := r.Faults[f]; n > 0 {
+			faults = append(faults, fmt.Sprintf("%s %d", f, n))
+		}
+	}
+	return fmt.Sprintf("%d operations: %d applied, %d not applied, %d unknown; %d answered by an earlier attempt; longest gap %v; %d processes killed; faults: %s",
+		r.Operations, r.Applied, r.NotApplied, r.Unknown, r.Repeated, r.LongestGap.Round(time.Millisecond), r.Kills, strings.Join(faults, ", "))
+}
+
+// Run runs clients against a cluster while doing harm to it, heals it, and
+// checks: every token that was acknowledged stands in the store once, no token
+// stands there twice, the history of every key is linearizable, and after the
+// harm one leader serves again. The error is the first of these that does not
+// hold, or what went wrong in running it.
+func Run(ctx context.Context, config Config) (Report, error) {
+	if config.Servers == 0 {
+		config.Servers = 3
+	}
+	if config.Clients == 0 {
+		config.Clients = 8
+	}
+	if config.Duration == 0 {
+		config.Duration = 20 * time.Second
+	}
+	if config.Faults == nil {
+		config.Faults = AllFaults
+	}
+	if config.ElectionTimeout == 0 {
+		config.ElectionTimeout = 300 * time.Millisecond
+	}
+	if config.Log == nil {
+		config.Log = io.Discard
+	}
+	r := &run{
+		config: config,
+		random: rand.New(rand.NewPCG(config.Seed, 1)),
+		report: Report{Faults: map[Fault]int{}},
+	}
+	defer r.close()
+	if err := r.start(); err != nil {
+		return r.report, err
+	}
+	load := startLoad(r.endpoints(), config.Clients, config.Seed)
+	harmErr := r.harm(ctx)
+	r.heal()
+	load.stop()
+	checkErr := load.check(ctx, &r.report, r.endpoints())
+	return r.report, errors.Join(harmErr, checkErr, ctx.Err())
+}
+
+// run is a cluster under chaos.
+type run struct {
+	config  Config
+	random  *rand.Rand
+	servers []*server // server i+1 at i
+	report  Report
+	began   time.Time
+}
+
+func (r *run) start() error {
+	r.began = time.Now()
+	var members []string
+	for i := range r.config.Servers {
+		s := &server{id: i + 1, binary: r.config.Binary, dir: filepath.Join(r.config.Dir, fmt.Sprint(i+1))}
+		r.servers = append(r.servers, s)
+		var err error
+		if s.raft, err = newProxy(true); err != nil {
+			return err
+		}
+		if s.http, err = newProxy(false); err != nil {
+			return err
+		}
+		members = append(members, fmt.Sprintf("%d=%s", s.id, s.raft.address()))
+	}
+	for _, s := range r.servers {
+		s.args = []string{
+			"serve", "--id", fmt.Sprint(s.id), "--data", filepath.Join(s.dir, "data"),
+			"--http", "127.0.0.1:0", "--raft", "127.0.0.1:0", "--cluster", strings.Join(members, ","),
+			"--election-timeout", r.config.ElectionTimeout.String(),
+		}
+		if err := s.start(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// close ends everything that runs.
+func (r *run) close() {
+	for _, s := range r.servers {
+		s.kill()
+		if s.raft != nil {
+			s.raft.close()
+		}
+		if s.http != nil {
+			s.http.close()
+		}
+	}
+}
+
+func (r *run) endpoints() (all []string) {
+	for _, s := range r.servers {
+		all = append(all, s.http.address())
+	}
+	return all
+}
+
+func (r *run) logf(format string, args ...any) {
+	fmt.Fprintf(r.config.Log, "%8.3f  %s\n", time.Since(r.began).Seconds(), fmt.Sprintf(format, args...))
+}
+
+// harm does one fault after another until the time is over. Every server is
+// up again before the next fault, so that a majority is there most of the time.
+func (r *run) harm(ctx context.Context) error {
+	end := time.Now().Add(r.config.Duration)
+	for n := 0; time.Now().Before(end); n++ {
+		if err := sleep(ctx, r.between(200, 900)); err != nil {
+			return err
+		}
+		// Every kind once, in turn, before chance decides.
+		fault := r.config.Faults[n%len(r.config.Faults)]
+		if n >= len(r.config.Faults) {
+			fault = r.config.Faults[r.random.IntN(len(r.config.Faults))]
+		}
+		if err := r.do(ctx, fault); err != nil {
+			return fmt.Errorf("%s: %w", fault, err)
+		}
+		r.report.Faults[fault]++
+	}
+	return nil
+}
+
+func (r *run) do(ctx context.Context, fault Fault) error {
+	victim := r.servers[r.random.IntN(len(r.servers))]
+	other := r.servers[(victim.id+r.random.IntN(len(r.servers)-1))%len(r.servers)]
+	switch fault {
+	case KillLeader:
+		leader, err := r.leader(ctx)
+		if err != nil {
+			return err
+		}
+		return r.killAndRestart(ctx, fault, nil, leader)
+	case KillAny:
+		return r.killAndRestart(ctx, fault, nil, victim)
+	case TornTail:
+		return r.killAndRestart(ctx, fault, func() error { return victim.tearTail(r.random) }, victim)
+	case KillAll:
+		return r.killAndRestart(ctx, fault, nil, r.servers...)
+	case Pause:
+		r.logf("%s: server %d", fault, victim.id)
+		if err := victim.pause(); err != nil {
+			return err
+		}
+		sleepErr := sleep(ctx, r.between(100, 1500))
+		return errors.Join(victim.resume(), sleepErr)
+	case CutLink:
+		r.logf("%s: nothing from server %d to server %d", fault, other.id, victim.id)
+		victim.raft.treat(other.id, treatment{cut: true})
+	case Isolate:
+		r.logf("%s: server %d", fault, victim.id)
+		for _, s := range r.servers {
+			if s != victim {
+				victim.raft.treat(s.id, treatment{cut: true})
+				s.raft.treat(victim.id, treatment{cut: true})
+			}
+		}
+	case SlowLink:
+		delay := r.between(20, 400)
+		r.logf("%s: %v from server %d to server %d", fault, delay, other.id, victim.id)
+		victim.raft.treat(other.id, treatment{delay: delay})
+	case Reorder:
+		r.logf("%s: from server %d to server %d", fault, other.id, victim.id)
+		victim.raft.treat(other.id, treatment{reorder: true})
+	case LoseReply:
+		r.logf("%s: clients of server %d", fault, victim.id)
+		victim.http.breakAll()
+		return nil
+	}
+	err := sleep(ctx, r.between(300, 2000))
+	for _, s := range r.servers {
+		s.raft.treatNobody()
+	}
+	return err
+}
+
+// killAndRestart kills servers, lets them be down for a while, and starts them
+// again after what down does to their files.
+func (r *run) killAndRestart(ctx context.Context, fault Fault, down func() error, victims ...*server) error {
+	for _, v := range victims {
+		r.logf("%s: server %d", fault, v.id)
+		v.kill()
+		r.report.Kills++
+	}
+	sleepErr := sleep(ctx, r.between(50, 1200))
+	if down != nil {
+		if err := down(); err != nil {
+			return err
+		}
+	}
+	for _, v := range victims {
+		if err := v.start(); err != nil {
+			return err
+		}
+	}
+	return sleepErr
+}
+
+// leader asks the servers until one says that it leads; the highest term counts.
+func (r *run) leader(ctx context.Context) (*server, error) {
+	for {
+		var leader *server
+		var term uint64
+		for _, s := range r.servers {
+			if st, err := s.status(ctx); err == nil && st.Role == "leader" && st.Term > term {
+				leader, term = s, st.Term
+			}
+		}
+		if leader != nil {
+			return leader, nil
+		}
+		if err := sleep(ctx, 20*time.Millisecond); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// heal ends every harm.
+func (r *run) heal() {
+	r.logf("healed")
+	for _, s := range r.servers {
+		s.raft.treatNobody()
+		s.resume()
+		if !s.running() {
+			if err := s.start(); err != nil {
+				r.logf("server %d does not start: %v", s.id, err)
+			}
+		}
+	}
+}
+
+func (r *run) between(lo, hi int) time.Duration {
+	return time.Duration(lo+r.random.IntN(hi-lo)) * time.Millisecond
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

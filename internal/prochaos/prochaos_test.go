@@ -1,0 +1,75 @@
+package prochaos
+
+import (
+	"flag"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/fortytw2/leaktest"
+	"github.com/stretchr/testify/require"
+
+	"raftkv/internal/lincheck"
+)
+
+var duration = flag.Duration("chaos", 3*time.Second, "how long the chaos on real processes lasts")
+
+// Three processes, eight clients, and a leader that is killed again and again:
+// every acknowledged token once, none twice, the history linearizable.
+func TestSystemLeadersKilledUnderLoad(t *testing.T) {
+	chaos(t, KillLeader)
+}
+
+func TestSystemAllKindsOfHarm(t *testing.T) {
+	chaos(t, AllFaults...)
+}
+
+func chaos(t *testing.T, faults ...Fault) {
+	if runtime.GOOS == "windows" {
+		t.Log("without the faults that need signals")
+	}
+	defer leaktest.CheckTimeout(t, 10*time.Second)()
+	binary := filepath.Join(t.TempDir(), "raftkv")
+	out, err := exec.Command("go", "build", "-o", binary, "raftkv/cmd/raftkv").CombinedOutput()
+	require.NoError(t, err, string(out))
+	dir := t.TempDir()
+	report, err := Run(t.Context(), Config{
+		Binary:   binary,
+		Dir:      dir,
+		Duration: *duration,
+		Seed:     uint64(time.Now().UnixNano()),
+		Faults:   faults,
+		Log:      t.Output(),
+	})
+	t.Log(report)
+	require.NoError(t, err)
+	require.NotZero(t, report.Applied)
+}
+
+func TestTokens(t *testing.T) {
+	op := func(outcome lincheck.Outcome) []lincheck.Operation {
+		return []lincheck.Operation{{Kind: lincheck.Append, Key: "x", Value: "1.1;", Outcome: outcome}}
+	}
+	for name, c := range map[string]struct {
+		outcome lincheck.Outcome
+		store   string
+		want    string
+	}{
+		"acknowledged and there":          {lincheck.Applied, "1.0;1.1;", ""},
+		"acknowledged and lost":           {lincheck.Applied, "1.0;", "lost"},
+		"there twice":                     {lincheck.Unknown, "1.1;1.0;1.1;", "applied 2 times"},
+		"unknown and there":               {lincheck.Unknown, "1.1;", ""},
+		"unknown and not there":           {lincheck.Unknown, "", ""},
+		"refused and not there":           {lincheck.NotApplied, "11.1;", ""},
+		"refused, and there all the same": {lincheck.NotApplied, "1.1;", "is there"},
+	} {
+		err := checkTokens(op(c.outcome), map[string]string{"x": c.store})
+		if c.want == "" {
+			require.NoError(t, err, name)
+		} else {
+			require.ErrorContains(t, err, c.want, name)
+		}
+	}
+}
