@@ -33,8 +33,8 @@ type Config struct {
 	Peers map[raft.ServerID]string
 
 	// Deliver takes messages that have arrived. The slice and what it refers to
-	// belong to Deliver. It is called by one goroutine per peer, so by several
-	// at once. While it blocks, nothing more is read from that peer, which is
+	// belong to Deliver. It is called by one goroutine per connection, so by
+	// several at once. While it blocks, nothing more is read from that peer, which is
 	// how a busy server slows the others down. Close waits for it: when a server
 	// stops, it must make Deliver return.
 	Deliver func([]raft.Message)

@@ -150,6 +150,8 @@ func TestBackoff(t *testing.T) {
 			require.LessOrEqual(t, gap, limit, "after attempt %d", i)
 			limit = min(2*limit, 250*time.Millisecond)
 		}
+		last := len(times) - 1
+		require.NotEqual(t, times[last]-times[last-1], times[last-1]-times[last-2], "servers must not come back in step")
 		require.Greater(t, len(times), 40, "a peer's return must be noticed soon, even without traffic")
 	})
 	bubble(t, "is cut short by traffic", func(t *testing.T) {
@@ -240,6 +242,36 @@ func TestSlowServerSlowsItsPeersDown(t *testing.T) {
 		synctest.Wait()
 		require.NotEmpty(t, got)
 		require.Less(t, len(got), 10_000)
+	})
+}
+
+// A peer that hung for a while must not get what was said meanwhile before it
+// gets the news.
+func TestHangingConnectionKeepsNoOldMessages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		resume := make(chan struct{})
+		_, nodes := join(t, 2, func(c *Config) {
+			if c.ID == 2 {
+				deliver := c.Deliver
+				c.Deliver = func(m []raft.Message) {
+					<-resume
+					deliver(m)
+				}
+			}
+		})
+		settle()
+		for term := raft.Term(1); term <= 3; term++ { // read; being written; waiting
+			nodes[0].Send([]raft.Message{heartbeat(1, 2, term)})
+			synctest.Wait()
+		}
+		<-time.After(5 * time.Second) // WriteTimeout
+		settle()
+		nodes[0].Send([]raft.Message{heartbeat(1, 2, 4)})
+		synctest.Wait()
+		close(resume)
+		require.Equal(t, 2, nodes[1].waiting())
+		terms := []raft.Term{(<-nodes[1].in).Term(), (<-nodes[1].in).Term()}
+		require.ElementsMatch(t, []raft.Term{1, 4}, terms)
 	})
 }
 

@@ -141,8 +141,7 @@ func (p *peer) written(batch []outgoing) {
 	}
 }
 
-// dropWaiting empties the queue: what waited for a connection that could not
-// be made is out of date by the time of the next attempt. Needs p.mu.
+// dropWaiting empties the queue. Needs p.mu.
 func (p *peer) dropWaiting(reason error) {
 	for _, o := range p.queue {
 		p.queued -= o.size()
@@ -165,18 +164,15 @@ func (p *peer) connected(conn net.Conn, h hello) {
 	p.out, p.outRun, p.httpAddr = conn, h.Run, h.HTTPAddr
 }
 
-// disconnected notes that the connection has ended.
+// disconnected notes that the connection has ended, or could not be made. What
+// waited for it is dropped: by the time of the next attempt it is out of date,
+// and the peer would have to read it all before the first message of today.
 func (p *peer) disconnected(reason error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.out = nil
-	p.loseReplies(reason)
-}
-
-func (p *peer) unreachable(reason error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	p.dropWaiting(reason)
+	p.loseReplies(reason)
 }
 
 func (p *peer) close() {
@@ -195,6 +191,7 @@ func (e *endpoint) keepConnected(p *peer) {
 	for {
 		began := time.Now()
 		connected, err := e.speak(p)
+		p.disconnected(err)
 		if e.ctx.Err() != nil {
 			return
 		}
@@ -206,7 +203,6 @@ func (e *endpoint) keepConnected(p *peer) {
 		if connected {
 			e.complaints.about(about, "lost the connection to a peer", p.addr, err)
 		} else {
-			p.unreachable(err)
 			e.complaints.about(about, "cannot connect to a peer", p.addr, err)
 		}
 		e.pause(p, backoff, err)
@@ -217,12 +213,12 @@ func (e *endpoint) keepConnected(p *peer) {
 // pause waits before the next attempt to connect. Servers that lost the same
 // peer must not all come back at once, so the time is random. Traffic ends it
 // early, because a peer that has just returned must hear its leader before it
-// loses patience; but a peer that refused us will not change its mind so soon.
+// loses patience. But one that refused us, or is not what it should be, will
+// not be another one so soon.
 func (e *endpoint) pause(p *peer, backoff time.Duration, err error) {
 	wait := backoff/2 + rand.N(backoff/2+1)
 	least := min(wait, e.cfg.MinBackoff)
-	var refused refusal
-	if errors.As(err, &refused) {
+	if errors.As(err, new(refusal)) || errors.As(err, new(protocolError)) {
 		least = wait
 	}
 	e.sleep(least, nil)
@@ -259,7 +255,6 @@ func (e *endpoint) speak(p *peer) (connected bool, err error) {
 		return false, err
 	}
 	p.connected(conn, theirs)
-	defer func() { p.disconnected(err) }()
 
 	// Nothing more comes on this connection. Reading from it is how its end is
 	// noticed before the next write, or the one after that.
