@@ -107,7 +107,9 @@ func TestMergeWritesIntoNoLog(t *testing.T) {
 	assert.Equal(t, Index(1), batch.Save.FirstIndex)
 	assert.Equal(t, cm.log.slice(1, cm.log.lastIndex()), batch.Save.Entries)
 
+	// A Save of one step still shares all of its memory, here with the log.
 	before := slices.Clone(cm.log.entries)
+	batch = Effects{Save: Save{CurrentTerm: 2, FirstIndex: 1, Entries: cm.log.slice(1, cm.log.lastIndex())}}
 	batch.Merge(Effects{Save: Save{CurrentTerm: 3, FirstIndex: 2, Entries: entries(3)}})
 	assert.Equal(t, before, cm.log.entries)
 }

@@ -74,6 +74,32 @@ func TestSoleVoterCrashesBeforeSaved(t *testing.T) {
 	assert.Equal(t, Status{ID: 1, State: Leader, Term: 1, VotedFor: 1, LeaderID: 1, CommitIndex: 1, SavedIndex: 1, LastIndex: 1, LastTerm: 1}, cm.Status())
 }
 
+// TestVotesOvertakeTheDisk: a majority of others does not make a leader whose own
+// term is not durable, or its entries would carry a term that it can forget.
+func TestVotesOvertakeTheDisk(t *testing.T) {
+	cm, timer := start(t, plain(1, 5), PersistentState{})
+	cm.Step(ElectionTimeout{timer})
+	for _, from := range []ServerID{2, 3, 4} {
+		cm.Step(message(from, 1, RequestVoteReply{Term: 1, VoteGranted: true, AskedTerm: 1}))
+	}
+	assert.Equal(t, Candidate, cm.state)
+	cm.Step(Saved{Index: 0, Term: 1})
+	assert.Equal(t, Leader, cm.state)
+}
+
+// TestOwnCopyWaitsForTheDisk: a leader's entry is sent before it is written, so
+// an answer can be there first. The leader's copy is no copy until then (PE-01).
+func TestOwnCopyWaitsForTheDisk(t *testing.T) {
+	cm := lead(t, plain(1, 3), PersistentState{})
+	stepSaved(cm, matched(cm, 2, 1))
+	require.Equal(t, Index(1), cm.commitIndex)
+	cm.Step(submit("x=1"))
+	cm.Step(matched(cm, 2, 2))
+	assert.Equal(t, Index(1), cm.commitIndex, "one of three disks has it")
+	cm.Step(Saved{Index: 2, Term: 1})
+	assert.Equal(t, Index(2), cm.commitIndex)
+}
+
 // TestStaleTimers: a timer that fired before it was restarted or stopped means
 // nothing when its event arrives.
 func TestStaleTimers(t *testing.T) {
