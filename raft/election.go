@@ -61,8 +61,8 @@ func (cm *ConsensusModule) handleRequestVoteReply(from ServerID, reply RequestVo
 
 func (cm *ConsensusModule) receiveVote(from ServerID) {
 	cm.votesReceived[from] = true
-	// CAN-2. Others may make the majority before our own disk has confirmed our
-	// vote; their messages may not overtake it, so we wait for both.
+	// CAN-2. The first condition is a guard: requests leave after the save, so a
+	// majority of others cannot answer before our disk has confirmed our vote.
 	if cm.savedTerm == cm.currentTerm && cm.configuration.quorum(func(id ServerID) bool { return cm.votesReceived[id] }) {
 		cm.startLeader()
 	}

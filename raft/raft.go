@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 )
 
 // Term numbers the periods of leadership (§5.1). 0 is before the first election.
@@ -43,17 +42,7 @@ const (
 )
 
 func (s CMState) String() string {
-	switch s {
-	case Follower:
-		return "follower"
-	case PreCandidate:
-		return "precandidate"
-	case Candidate:
-		return "candidate"
-	case Leader:
-		return "leader"
-	}
-	return fmt.Sprintf("CMState(%d)", uint8(s))
+	return [...]string{"follower", "precandidate", "candidate", "leader"}[s]
 }
 
 // Config is what a ConsensusModule must be told.
@@ -364,9 +353,6 @@ func (cm *ConsensusModule) Clone() *ConsensusModule {
 // here: what arrives in a message or from a disk is checked where it enters.
 func (cm *ConsensusModule) assertf(ok bool, format string, args ...any) {
 	if !ok {
-		var b strings.Builder
-		fmt.Fprintf(&b, "raft: server %d, term %d: ", cm.id, cm.currentTerm)
-		fmt.Fprintf(&b, format, args...)
-		panic(b.String())
+		panic(fmt.Sprintf("raft: server %d, term %d: ", cm.id, cm.currentTerm) + fmt.Sprintf(format, args...))
 	}
 }
