@@ -120,9 +120,11 @@ func startNode(t testing.TB, id raft.ServerID, l net.Listener, peers map[raft.Se
 	if change != nil {
 		change(&node.cfg)
 	}
-	cfg, err := node.cfg.withDefaults()
+	cfg := node.cfg
+	cfg.Listener = l
+	var err error
+	node.TCP, err = ListenTCP(cfg)
 	require.NoError(t, err)
-	node.TCP = startTCP(cfg, l)
 	t.Cleanup(func() { require.NoError(t, node.Close()) })
 	return node
 }

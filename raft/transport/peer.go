@@ -180,7 +180,6 @@ func (p *peer) close() {
 	defer p.mu.Unlock()
 	p.closed = true
 	p.dropWaiting(errClosed)
-	p.loseReplies(errClosed)
 }
 
 // keepConnected is the goroutine that writes to one peer: it connects, writes
@@ -265,7 +264,6 @@ func (e *endpoint) speak(p *peer) (connected bool, err error) {
 			err = badf("it writes on a connection that is ours to write")
 		}
 		ended <- err
-		conn.Close() // a write that hangs must end, too
 	})
 	err = e.writeAll(p, conn, ended)
 	conn.Close()
@@ -297,7 +295,7 @@ func (e *endpoint) writeAll(p *peer, conn net.Conn, ended <-chan error) error {
 			if err != nil {
 				p.written(batch)
 				select {
-				case err = <-ended: // why the write failed
+				case err = <-ended: // says more than that a write failed
 				default:
 				}
 				return err

@@ -52,15 +52,11 @@ func ListenTCP(config Config) (*TCP, error) {
 			return nil, err
 		}
 	}
-	return startTCP(config, listener), nil
-}
-
-func startTCP(config Config, listener net.Listener) *TCP {
 	dialer := &net.Dialer{KeepAliveConfig: keepAlive}
 	peers := maps.Clone(config.Peers) // the caller's may change
 	return &TCP{start(config, listener, func(ctx context.Context, id raft.ServerID) (net.Conn, error) {
 		return dialer.DialContext(ctx, "tcp", peers[id])
-	})}
+	})}, nil
 }
 
 // Addr returns the address that is listened on, with the port that was chosen
