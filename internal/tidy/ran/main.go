@@ -68,6 +68,7 @@ func run(in io.Reader, out io.Writer, root string) (ok bool, err error) {
 			ok = false
 			fmt.Fprint(out, strings.Join(output[key], ""))
 			times[key]++
+			delete(output, key) // with -count it runs again
 		case "skip":
 			if e.Test == "" {
 				continue // a package without tests

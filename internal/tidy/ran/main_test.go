@@ -64,6 +64,20 @@ func TestOneFailed(t *testing.T) {
 	assert.Contains(t, out.String(), "because\n")
 }
 
+func TestFailedOnceOfTwice(t *testing.T) {
+	var out strings.Builder
+	ok, err := run(events(
+		`{"Action":"output","Package":"raftkv/raft","Test":"TestSkips","Output":"because\n"}`,
+		`{"Action":"fail","Package":"raftkv/raft","Test":"TestSkips"}`,
+		`{"Action":"output","Package":"raftkv/raft","Test":"TestSkips","Output":"fine now\n"}`,
+		`{"Action":"pass","Package":"raftkv/raft","Test":"TestSkips"}`,
+	), &out, plantedRoot)
+	require.NoError(t, err)
+	assert.False(t, ok)
+	assert.Equal(t, 1, strings.Count(out.String(), "because\n"))
+	assert.NotContains(t, out.String(), "fine now")
+}
+
 func TestOtherInput(t *testing.T) {
 	var out strings.Builder
 	_, err := run(strings.NewReader("ok  \traftkv/raft\t0.1s\n"), &out, plantedRoot)
