@@ -60,11 +60,15 @@ var rooms = []room{
 		"raft", "raft/storage", "kvservice/machine", "kvservice/waiters", "kvclient/numbering", "api",
 		"internal/core", "internal/invariant", "internal/trace", "internal/lincheck", "internal/simdisk",
 	}, lib: []string{"github.com/anishathalye/porcupine"}},
+	{dir: "internal/zoo", std: everything},
+	{dir: "internal/zoo/hunt", std: everything, own: []string{"internal/sim"}},
+	{dir: "internal/prochaos", std: everything, own: []string{"api", "kvclient", "internal/lincheck"}},
 	{dir: "internal/tidy/...", std: everything, own: []string{"internal/tidy"}},
 
 	{dir: "part1-election/...", std: everything},
 	{dir: "part2-commands/...", std: everything},
 	{dir: "part3-persistence/...", std: everything},
+	{dir: "part4-kvservice/...", std: everything, own: []string{"part3-persistence"}},
 
 	{dir: "cmd/...", std: everything, own: []string{"api", "raft/...", "kvservice/...", "kvclient/...", "internal/..."}, lib: []string{
 		"github.com/spf13/cobra", "github.com/go-json-experiment/json", "github.com/gofrs/flock",
