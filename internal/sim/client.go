@@ -136,7 +136,11 @@ func (s *simulation) startClients() {
 // those that are still wanted follow quickly.
 func (s *simulation) nextCall(c *client) {
 	mean := s.plan.healAt * time.Duration(s.plan.clients*s.plan.width) / time.Duration(max(1, s.plan.operations))
-	think := min(c.random.around(mean), max(0, s.plan.healAt-s.now))
+	think := c.random.around(mean)
+	if burst := s.plan.burst; burst > 0 {
+		think += burst - (s.now+think)%burst
+	}
+	think = min(think, max(0, s.plan.healAt-s.now))
 	think += c.random.around(5 * time.Millisecond)
 	s.after(think, func() {
 		switch {
@@ -398,8 +402,7 @@ func (s *simulation) registeredAs(call *clientCall, id api.ClientID) {
 // result notes what an applied call has answered.
 func (s *simulation) result(call *clientCall, r machine.Result) {
 	op := &call.op
-	op.Answered = r.Status == api.StatusOK
-	op.KeyFound, op.Before, op.Swapped = r.KeyFound, r.Value, r.Swapped
+	setResult(op, r)
 	if op.Answered {
 		call.client.seen[op.Key] = r.Value
 		if op.Kind == lincheck.Put || op.Swapped {
@@ -409,6 +412,12 @@ func (s *simulation) result(call *clientCall, r machine.Result) {
 	if call.doubted {
 		s.count(UnknownThenApplied)
 	}
+}
+
+// setResult notes what a result says. One that was dropped for room says nothing.
+func setResult(op *lincheck.Operation, r machine.Result) {
+	op.Answered = r.Status == api.StatusOK
+	op.KeyFound, op.Before, op.Swapped = r.KeyFound, r.Value, r.Swapped
 }
 
 // end tells the caller what may be said of the call, and goes on to the next.

@@ -108,7 +108,19 @@ func (s *simulation) strike(f fault) {
 }
 
 // cut blocks, for a while, every direction of a link for which blocked says yes.
+// Some cuts lose what is sent meanwhile, others hold it back and let all of it
+// go at their end: then replies come to a leader that was another one when it asked.
 func (s *simulation) cut(lasts time.Duration, blocked func(from, to int) bool) {
+	if s.faults.oneIn(3) {
+		for from := range s.nodes {
+			for to := range s.nodes {
+				if blocked(from, to) {
+					s.network.heldUntil[from][to] = max(s.network.heldUntil[from][to], s.now+lasts)
+				}
+			}
+		}
+		return
+	}
 	add := func(n int) {
 		for from := range s.nodes {
 			for to := range s.nodes {
@@ -159,7 +171,7 @@ func (s *simulation) considerCrash(n *node, before *raft.Status) {
 	for t, is := range occasion {
 		if is && s.faults.chance(s.plan.triggers[t]) {
 			n.doom = phase(s.faults.between(int(atOnce), int(afterAll)))
-			if trigger(t) == onSaving {
+			if trigger(t) == onSaving || trigger(t) == onAppending && s.faults.oneIn(2) {
 				n.doom = duringSave
 			}
 			s.nextTrigger = s.now + s.faults.around(s.plan.triggerGap)

@@ -173,7 +173,11 @@ func (s *simulation) arrive(n *node, in input) {
 func (s *simulation) wake(n *node) {
 	if n.up && !n.busy && !n.waking && len(n.inbox) > 0 {
 		n.waking = true
-		s.queue.push(happening{at: max(s.now+s.plan.loopDelay, n.pausedUntil), kind: loopWakes, node: int32(n.index), arg: uint64(n.life)})
+		delay := s.plan.loopDelay
+		if s.healed {
+			delay = 0
+		}
+		s.queue.push(happening{at: max(s.now+delay, n.pausedUntil), kind: loopWakes, node: int32(n.index), arg: uint64(n.life)})
 	}
 }
 
@@ -189,7 +193,7 @@ func (s *simulation) round(n *node) {
 		return
 	}
 	count := len(n.inbox)
-	if s.plan.loopBatch > 0 {
+	if s.plan.loopBatch > 0 && !s.healed {
 		count = min(count, s.plan.loopBatch)
 	}
 	batch := n.inbox[:count]

@@ -33,6 +33,7 @@ type plan struct {
 	late        int           // of those that come late, up to lateBy
 	lateBy      time.Duration // several election timeouts
 	inOrder     bool          // as on one TCP connection; what is late stays late
+	slowLinks   []slowLink    // always slow, by elections rather than by jitter
 	clientDelay time.Duration
 	clientLoss  int // per mille of requests, and of answers
 
@@ -63,10 +64,17 @@ type plan struct {
 	operations   int
 	patience     time.Duration // of the first attempt of a call
 	giveUp       time.Duration // of a call
+	burst        time.Duration // calls begin only at multiples of it; 0: at any time
 	serverWait   time.Duration // how long a server lets a request wait
 	forwarding   bool
 	healAt       time.Duration
 	mustSettleIn time.Duration
+}
+
+// slowLink is one direction between two servers that takes longer than the others.
+type slowLink struct {
+	from, to int
+	delay    time.Duration
 }
 
 // rate draws a rate of at most limit per mille, none at all in half of the seeds.
@@ -87,7 +95,7 @@ func drawPlan(p Profile, seed uint64) plan {
 	timeout := d.electionTimeout
 	d.heartbeat = timeout / time.Duration(s.between(3, 10))
 	d.clockRate = make([]int, d.nodes)
-	spread := pick(s, 0, 50, 50, 300)
+	spread := pick(s, 0, 50, 50, 300, 600)
 	for i := range d.clockRate {
 		d.clockRate[i] = 1000 + s.between(-spread, spread)
 	}
@@ -102,6 +110,11 @@ func drawPlan(p Profile, seed uint64) plan {
 	d.late = rate(s, pick(s, 10, 60))
 	d.lateBy = timeout * time.Duration(s.between(2, 10))
 	d.inOrder = s.oneIn(4)
+	if s.oneIn(3) {
+		for range s.between(1, d.nodes) {
+			d.slowLinks = append(d.slowLinks, slowLink{s.below(d.nodes), s.below(d.nodes), s.span(timeout/4, 6*timeout)})
+		}
+	}
 
 	d.saveTime = pick(s, 0, ms/5, ms, 5*ms, timeout/10)
 	d.slowSave = rate(s, pick(s, 5, 50))
@@ -155,6 +168,7 @@ func drawPlan(p Profile, seed uint64) plan {
 	d.operations = s.between(200, 400)
 	d.patience = timeout * time.Duration(s.between(1, 6))
 	d.giveUp = d.patience * time.Duration(s.between(1, 8))
+	d.burst = pick(s, 0, 0, 500*ms, 2*time.Second)
 	d.serverWait = pick(s, timeout, 5*timeout, 50*timeout)
 	d.clientDelay = pick(s, 0, ms/5, 2*ms)
 	d.clientLoss = rate(s, pick(s, 10, 100))
@@ -163,9 +177,38 @@ func drawPlan(p Profile, seed uint64) plan {
 		d.clients, d.operations = 0, 0
 	}
 
+	if p.Crashes && s.oneIn(5) {
+		d.restlessLeader(s)
+	}
+
 	d.healAt = s.span(20*time.Second, 25*time.Second)
 	d.mustSettleIn = 100*timeout + time.Duration(d.operations)*20*ms
 	return d
+}
+
+// restlessLeader draws together what seldom comes together: a leader that sends
+// entries, crashes before it has written them, is back at once and leads again,
+// while answers to what it sent before are still under way.
+func (d *plan) restlessLeader(s *source) {
+	timeout := d.electionTimeout
+	d.nodes = pick(s, 3, 3, 5)
+	d.clockRate = make([]int, d.nodes)
+	for i := range d.clockRate {
+		d.clockRate[i] = 1000
+	}
+	favourite := s.below(d.nodes)
+	d.clockRate[favourite] = 600 // always the first to stand
+	d.raft.DisablePreVote, d.raft.DisableQuorumCheck = true, true
+	d.raft.MaxBatchBytes = 1
+	d.saveTime = timeout / 10
+	d.downTime = time.Millisecond
+	d.triggers = [triggers]int{onAppending: 500}
+	d.triggerGap = 2 * timeout
+	d.drop = s.between(50, 200)
+	d.late, d.lateBy = s.between(50, 200), 6*timeout
+	d.slowLinks = []slowLink{{s.below(d.nodes), favourite, s.span(timeout, 4*timeout)}}
+	d.faultEvery = 2 * time.Second
+	d.clients, d.anonymous, d.simple, d.width = 4, 1, 1, 4
 }
 
 // String describes the plan in a few lines, for whoever studies a failure.
@@ -174,14 +217,14 @@ func (d plan) String() string {
 	fmt.Fprintf(&b, "%d servers, election timeout %v, heartbeat %v, clocks at %d/1000\n", d.nodes, d.electionTimeout, d.heartbeat, d.clockRate)
 	fmt.Fprintf(&b, "raft: batch %d B, inflight %d, backlog %d B, pre-vote %t, quorum check %t; loop: batch %d, delay %v\n",
 		d.raft.MaxBatchBytes, d.raft.MaxInflight, d.raft.MaxBacklogBytes, !d.raft.DisablePreVote, !d.raft.DisableQuorumCheck, d.loopBatch, d.loopDelay)
-	fmt.Fprintf(&b, "network: delay %v+%v, of 1000 messages %d lost, %d doubled, %d late by up to %v, in order %t\n",
-		d.linkDelay, d.linkJitter, d.drop, d.duplicate, d.late, d.lateBy, d.inOrder)
+	fmt.Fprintf(&b, "network: delay %v+%v, of 1000 messages %d lost, %d doubled, %d late by up to %v, in order %t, slow links %v\n",
+		d.linkDelay, d.linkJitter, d.drop, d.duplicate, d.late, d.lateBy, d.inOrder, d.slowLinks)
 	fmt.Fprintf(&b, "disks: save %v, of 1000 saves %d take up to %v, segments of %d B; apply delay %v\n",
 		d.saveTime, d.slowSave, d.slowSaveTime, d.segmentBytes, d.applyDelay)
 	fmt.Fprintf(&b, "faults every %v with weights %v; crash triggers %v per mille, %v apart; down for %v\n",
 		d.faultEvery, d.faults, d.triggers, d.triggerGap, d.downTime)
-	fmt.Fprintf(&b, "clients: %d (%d anonymous, %d simple), %d calls each, %d keys and %d ledgers, %d operations, mix %v, patience %v, give up after %v\n",
-		d.clients, d.anonymous, d.simple, d.width, d.keys, d.ledgers, d.operations, d.mix, d.patience, d.giveUp)
+	fmt.Fprintf(&b, "clients: %d (%d anonymous, %d simple), %d calls each, %d keys and %d ledgers, %d operations in bursts every %v, mix %v, patience %v, give up after %v\n",
+		d.clients, d.anonymous, d.simple, d.width, d.keys, d.ledgers, d.operations, d.burst, d.mix, d.patience, d.giveUp)
 	fmt.Fprintf(&b, "requests: delay %v, of 1000 %d lost, servers wait %v, forward %t; session window %d, %d bytes\n",
 		d.clientDelay, d.clientLoss, d.serverWait, d.forwarding, d.settings.Window, d.settings.SessionBytes)
 	fmt.Fprintf(&b, "healed at %v", d.healAt)
