@@ -229,7 +229,7 @@ func (c *cluster) client() *client {
 type call struct {
 	client *client
 	cmd    Command
-	place  commitSub // of the latest attempt
+	place  raft.Submitted // of the latest attempt
 	at     raft.ServerID
 	done   bool
 	result Result
@@ -268,8 +268,11 @@ func (call *call) wait() {
 // committed reports whether the entry of the latest attempt is committed. Its
 // answer is not sent yet.
 func (call *call) committed() bool {
-	n := call.client.c.nodes[call.at]
-	return call.at != raft.None && n.cm != nil && n.cm.Status().Term == call.place.term && n.cm.Status().CommitIndex >= call.place.index
+	if call.at == raft.None || call.client.c.nodes[call.at].cm == nil {
+		return false
+	}
+	s := call.client.c.nodes[call.at].cm.Status()
+	return s.Term == call.place.Term && s.CommitIndex >= call.place.Index
 }
 
 // try sends a call's request to the assumed leader. If the answer does not come
@@ -292,7 +295,7 @@ func (a *client) try(call *call) {
 			return
 		}
 		c.logf("client %s asks server %d: %s %q %q", a.name, n.id, call.cmd.Kind, call.cmd.Key, call.cmd.Value)
-		call.at, call.place = n.id, *sub
+		call.at, call.place = n.id, n.pending.Submitted
 		at := &attempt{call: call, n: n, life: n.life, sub: sub}
 		c.attempts = append(c.attempts, at)
 		n.flush()
@@ -306,11 +309,13 @@ func (a *client) try(call *call) {
 }
 
 // submit puts a command into the log of a server, for a client that does not ask again.
-func (c *cluster) submit(id raft.ServerID, cmd Command) *commitSub {
-	sub, err := c.nodes[id].kvs.createCommitSubscription(cmd)
+func (c *cluster) submit(id raft.ServerID, cmd Command) (*commitSub, raft.Submitted) {
+	n := c.nodes[id]
+	sub, err := n.kvs.createCommitSubscription(cmd)
 	require.NoError(c.t, err)
-	c.nodes[id].flush()
-	return sub
+	place := n.pending.Submitted
+	n.flush()
+	return sub, place
 }
 
 // end ends an attempt: the client waits for its answer no longer.
@@ -326,17 +331,30 @@ func (c *cluster) end(at *attempt) {
 // answer sends the results that have come to the clients that wait for them. A
 // result whose server crashes before it has arrived never does.
 func (c *cluster) answer() {
-	for _, at := range c.attempts {
-		select {
-		case result, ok := <-at.sub.result:
+	c.attempts = slices.DeleteFunc(c.attempts, func(at *attempt) bool {
+		result, what := told(at.sub)
+		if what == "OK" {
 			c.after(1+c.upTo(maxDelay), func() {
-				if call := at.call; ok && at.n.life == at.life && at.n.kvs != nil && !call.client.deaf && !call.done {
+				if call := at.call; at.n.life == at.life && at.n.kvs != nil && !call.client.deaf && !call.done {
 					c.logf("client %s has its answer: before, %q", call.client.name, result.ResultValue)
 					call.done, call.result = true, result
 				}
 			})
-		default:
 		}
+		return what != "nothing yet"
+	})
+}
+
+// told returns what a subscriber has been told and takes it away.
+func told(sub *commitSub) (Result, string) {
+	select {
+	case result, ok := <-sub.result:
+		if !ok {
+			return Result{}, "may or may not"
+		}
+		return result, "OK"
+	default:
+		return Result{}, "nothing yet"
 	}
 }
 

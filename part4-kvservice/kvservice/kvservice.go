@@ -170,7 +170,7 @@ func (kvs *KVService) popCommitSubscription(entry raft.CommitEntry, result Resul
 func (kvs *KVService) dropLostSubscriptions(term raft.Term) {
 	for sub := range kvs.commitSubs {
 		if sub.term < term {
-			kvs.kvlog("entry %d, term %d is lost", sub.index, sub.term)
+			kvs.kvlog("a command of term %d is lost", sub.term)
 			close(sub.result)
 			delete(kvs.commitSubs, sub)
 		}
