@@ -96,7 +96,8 @@ func (c *child) lastWords() string {
 	return string(bytes.TrimPrefix(lines[len(lines)-1], []byte("raftkv: ")))
 }
 
-// signalChild is for pause and resume, which not every system has.
+// signal freezes the child where it stands or lets it go on, which not every
+// system can do.
 func (c *child) signal(pause bool) error {
 	if !c.running() {
 		return fmt.Errorf("server %d is down; try restart %[1]d", c.id)

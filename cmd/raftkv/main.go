@@ -18,7 +18,10 @@
 //	output.go       the three forms of output
 //	status.go       status
 //	serve.go        serve
-//	demo.go         demo: what is typed and what is shown; children.go: its child processes
+//	demo.go         demo: what is typed and what is shown
+//	children.go     the demo's child processes; process_*.go, pause_unix.go: per system
+//	logdump.go      log dump
+//	version.go      version
 package main
 
 import (
