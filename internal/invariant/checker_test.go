@@ -729,6 +729,131 @@ func TestInvariants(t *testing.T) {
 	}
 }
 
+// TestComplaints has a story for each complaint that TestInvariants does not
+// hear, because there another one is made first or the case is a detail.
+func TestComplaints(t *testing.T) {
+	send := func(h *history, id raft.ServerID, body raft.Body) *history {
+		h.step(id, raft.Effects{Send: sendAfter(id, body).SendAfter}, func(*puppet) {})
+		return h
+	}
+	save := func(h *history, save raft.Save, change func(*puppet)) *history {
+		h.step(1, raft.Effects{Save: save}, change)
+		h.save(1)
+		return h
+	}
+	voted := func() *history {
+		h := newHistory(3)
+		h.do(1, vote(2, 2))
+		return h
+	}
+	for complaint, h := range map[string]*history{
+		"applies index 1, but only 0 was given out": func() *history {
+			h := replicated()
+			h.commit(1, 1)
+			h.note(h.checker.Applied(1, h.entry(1, 1)))
+			return h
+		}(),
+		"has applied index 1, but committed only 0": func() *history {
+			h := replicated()
+			h.do(1, func(p *puppet) { p.status.LastApplied = 1 })
+			return h
+		}(),
+		"voted for 2 in term 2 and now says 0": func() *history {
+			h := voted()
+			h.step(1, raft.Effects{}, vote(2, raft.None))
+			return h
+		}(),
+		"leads, but knows nothing about server 2": func() *history {
+			h := newHistory(3)
+			for _, id := range []raft.ServerID{1, 2} {
+				h.do(id, vote(1, 1))
+			}
+			h.note(h.checker.AfterStep(1, unknowing{raft.Status{State: raft.Leader, Term: 1, VotedFor: 1}}, raft.Effects{}))
+			return h
+		}(),
+		"says that its log ends at 9, but has no entry at 1": func() *history {
+			h := newHistory(3)
+			h.step(1, raft.Effects{}, func(p *puppet) { p.status.LastIndex = 9 })
+			return h
+		}(),
+		"says that its log ends with term 7, but it is 1": func() *history {
+			h := newHistory(3)
+			h.step(1, raft.Effects{}, func(p *puppet) { vote(7, raft.None)(p); p.setLog(1); p.status.LastTerm = 7 })
+			return h
+		}(),
+		"is in term 1, but its log ends with term 2": func() *history {
+			h := newHistory(3)
+			h.step(1, raft.Effects{}, func(p *puppet) { vote(1, raft.None)(p); p.setLog(2) })
+			return h
+		}(),
+		"commits index 1 with term 2, it was committed with term 1": func() *history {
+			h := newHistory(3)
+			h.elect(1, 1, 2)
+			h.logs(of(1), 1, 2)
+			h.do(3, vote(2, raft.None))
+			h.logs(of(2), 3)
+			h.commit(1, 1)
+			h.commit(3, 1)
+			return h
+		}(),
+		"is in term 1 with vote 2, but saves term 1 with vote 0": save(newHistory(3), raft.Save{CurrentTerm: 1}, vote(1, 2)),
+		"saves 2 entries from index 1, but its log ends at 1": save(newHistory(3),
+			raft.Save{CurrentTerm: 1, FirstIndex: 1, Entries: []raft.LogEntry{{Term: 1}, {Term: 1}}},
+			func(p *puppet) { vote(1, raft.None)(p); p.setLog(1) }),
+		"saves another entry at index 1 than its log has": save(newHistory(3),
+			raft.Save{CurrentTerm: 1, FirstIndex: 1, Entries: []raft.LogEntry{{Term: 1, Command: []byte("other")}}},
+			func(p *puppet) { vote(1, raft.None)(p); p.setLog(1) }),
+		"saves term 1 over term 2": func() *history {
+			h := voted()
+			h.note(h.checker.AfterSave(1, raft.Save{CurrentTerm: 1}))
+			return h
+		}(),
+		"saves a vote for 3 in term 2 over one for 2": func() *history {
+			h := voted()
+			h.note(h.checker.AfterSave(1, raft.Save{CurrentTerm: 2, VotedFor: 3}))
+			return h
+		}(),
+		"saves entries from index 5, but its disk ends at 0": func() *history {
+			h := voted()
+			h.note(h.checker.AfterSave(1, raft.Save{CurrentTerm: 2, VotedFor: 2, FirstIndex: 5}))
+			return h
+		}(),
+		"restarts in term 1, but term 2 was durable": func() *history {
+			h := voted()
+			h.restart(1, raft.PersistentState{CurrentTerm: 1})
+			return h
+		}(),
+		"sends a message without content to server 1": send(newHistory(3), 2, nil),
+		"sends a message without content to server 2": func() *history {
+			h := newHistory(3)
+			h.says(1, nil)
+			return h
+		}(),
+		"sends a raft.AppendEntriesArgs of term 2 before its disk is written; term 1 is durable": func() *history {
+			h := replicated()
+			h.step(1, raft.Effects{Send: sendAfter(1, raft.AppendEntriesArgs{Term: 2}).SendAfter}, vote(2, 1))
+			return h
+		}(),
+		"sends AppendEntries as follower of term 1": send(replicated(), 2, raft.AppendEntriesArgs{Term: 1}),
+		"sends entries up to index 3, but its log ends at 2": send(replicated(), 1,
+			raft.AppendEntriesArgs{Term: 1, PrevLogIndex: 2, PrevLogTerm: 1, Entries: make([]raft.LogEntry, 1)}),
+		"says that 2 is committed, but its commit index is 0": send(replicated(), 1, raft.AppendEntriesArgs{Term: 1, LeaderCommit: 2}),
+		"sends an entry of term 9 for index 2, its log has another": send(replicated(), 1,
+			raft.AppendEntriesArgs{Term: 1, PrevLogIndex: 1, PrevLogTerm: 1, Entries: []raft.LogEntry{{Term: 9}}}),
+	} {
+		assert.ErrorContains(t, h.err, complaint)
+	}
+}
+
+// unknowing is a leader that cannot tell how far its followers are.
+type unknowing struct{ status raft.Status }
+
+func (u unknowing) Status() raft.Status                       { return u.status }
+func (unknowing) Entry(raft.Index) (e raft.LogEntry, ok bool) { return e, false }
+func (unknowing) Progress(raft.ServerID) (next, match raft.Index, ok bool) {
+	return 0, 0, false
+}
+
 // TestVolatile shows a core without a disk, as in the first parts of the tutorial.
 func TestVolatile(t *testing.T) {
 	play := func(volatile bool) error {
