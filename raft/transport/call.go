@@ -112,7 +112,7 @@ func (p *peer) handleReply(rest []byte) error {
 	defer p.mu.Unlock()
 	c := p.calls[id]
 	switch {
-	case c == nil || !c.sent:
+	case c == nil:
 	case status == unhandled:
 		p.finish(c, nil, notSent(p.id, errUnhandled))
 	default:

@@ -175,7 +175,7 @@ func TestCallTellsWhetherTheRequestMayHaveBeenExecuted(t *testing.T) {
 		require.ErrorIs(t, (<-done).err, ErrReplyLost)
 	})
 
-	// In the last two, server 2 reads nothing more until it is told to resume.
+	// In the last three, server 2 reads nothing more until it is told to resume.
 	var resume chan struct{}
 	stopped := func(c *Config) {
 		c.MaxQueueBytes = 1000
@@ -199,6 +199,19 @@ func TestCallTellsWhetherTheRequestMayHaveBeenExecuted(t *testing.T) {
 		require.ErrorIs(t, r.err, ErrReplyLost, "some of it was written")
 		require.Equal(t, 5*time.Second, r.after, "WriteTimeout")
 	})
+	run("link is cut while it waits in the queue", stopped, func(t *testing.T, nodes []*memoryNode) {
+		defer close(resume)
+		stop(nodes)
+		first := startCall(t.Context(), nodes[0], 2, "put") // is being written
+		synctest.Wait()
+		second := startCall(t.Context(), nodes[0], 2, "put")
+		synctest.Wait()
+		nodes[0].Cut(2)
+		r := <-second
+		require.ErrorIs(t, r.err, ErrNotSent)
+		require.Zero(t, r.after)
+		require.ErrorIs(t, (<-first).err, ErrReplyLost)
+	})
 	run("context ends while it waits in the queue", stopped, func(t *testing.T, nodes []*memoryNode) {
 		stop(nodes)
 		first := startCall(t.Context(), nodes[0], 2, "put") // is being written
@@ -214,6 +227,17 @@ func TestCallTellsWhetherTheRequestMayHaveBeenExecuted(t *testing.T) {
 		require.NoError(t, nodes[1].Close())
 		require.ErrorIs(t, (<-first).err, ErrReplyLost)
 	})
+}
+
+// A reply may come at the very moment at which nobody waits any longer.
+func TestCallIsAnsweredOnce(t *testing.T) {
+	c := &call{id: 1, sent: true, result: make(chan callResult, 1)}
+	p := &peer{id: 2, calls: map[uint64]*call{c.id: c}}
+	require.NoError(t, p.handleReply(replyPayload(c.id, answered, []byte("ok"))))
+	p.abandon(c, context.Canceled)
+	r := <-c.result
+	require.NoError(t, r.err)
+	require.Equal(t, "ok", string(r.reply))
 }
 
 // A reply that comes twice, late or unasked for is dropped, and the connection
