@@ -4,6 +4,7 @@
 //	raftlab chaos --seeds 1000    many clusters with many faults; all must hold
 //	raftlab replay --seed 17      one of them again, step by step
 //	raftlab hash --seeds 20       what each did, as a number, to compare machines
+//	raftlab zoo run               famous bugs, and whether the tests catch them
 //
 // docs/simulator.md tells what is simulated and how to read a trace.
 package main
@@ -37,7 +38,7 @@ func newCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newChaos(), newReplay(), newHash())
+	root.AddCommand(newChaos(), newReplay(), newHash(), newZoo())
 	return root
 }
 
