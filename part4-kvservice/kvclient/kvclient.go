@@ -56,10 +56,7 @@ func New(serviceAddrs []string) *KVClient {
 // it had one. Like all calls it goes on until it succeeds or ctx ends.
 func (c *KVClient) Put(ctx context.Context, key, value string) (prevValue string, keyFound bool, err error) {
 	var resp api.PutResponse
-	err = c.send(ctx, "put", api.PutRequest{
-		Key:   key,
-		Value: value,
-	}, &resp)
+	err = c.send(ctx, "put", api.PutRequest{Key: key, Value: value}, &resp)
 	return resp.PrevValue, resp.KeyFound, err
 }
 
@@ -67,10 +64,7 @@ func (c *KVClient) Put(ctx context.Context, key, value string) (prevValue string
 // value that the key had before and whether it had one.
 func (c *KVClient) Append(ctx context.Context, key, value string) (prevValue string, keyFound bool, err error) {
 	var resp api.AppendResponse
-	err = c.send(ctx, "append", api.AppendRequest{
-		Key:   key,
-		Value: value,
-	}, &resp)
+	err = c.send(ctx, "append", api.AppendRequest{Key: key, Value: value}, &resp)
 	return resp.PrevValue, resp.KeyFound, err
 }
 
@@ -78,20 +72,14 @@ func (c *KVClient) Append(ctx context.Context, key, value string) (prevValue str
 // had before and whether it had one: they were swapped if that is compare.
 func (c *KVClient) CAS(ctx context.Context, key, compare, value string) (prevValue string, keyFound bool, err error) {
 	var resp api.CASResponse
-	err = c.send(ctx, "cas", api.CASRequest{
-		Key:          key,
-		CompareValue: compare,
-		Value:        value,
-	}, &resp)
+	err = c.send(ctx, "cas", api.CASRequest{Key: key, CompareValue: compare, Value: value}, &resp)
 	return resp.PrevValue, resp.KeyFound, err
 }
 
 // Get returns the value of key and whether it has one.
 func (c *KVClient) Get(ctx context.Context, key string) (value string, keyFound bool, err error) {
 	var resp api.GetResponse
-	err = c.send(ctx, "get", api.GetRequest{
-		Key: key,
-	}, &resp)
+	err = c.send(ctx, "get", api.GetRequest{Key: key}, &resp)
 	return resp.Value, resp.KeyFound, err
 }
 

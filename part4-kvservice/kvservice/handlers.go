@@ -58,10 +58,7 @@ func (kvs *KVService) handleGet(w http.ResponseWriter, req *http.Request) {
 	if !readRequestJSON(w, req, &gr) {
 		return
 	}
-	result, err := kvs.execute(req.Context(), Command{
-		Kind: CommandGet,
-		Key:  gr.Key,
-	})
+	result, err := kvs.execute(req.Context(), Command{Kind: CommandGet, Key: gr.Key})
 	sendHTTPResponse(w, api.GetResponse{Head: head(err), KeyFound: result.ResultFound, Value: result.ResultValue})
 }
 
@@ -70,11 +67,7 @@ func (kvs *KVService) handlePut(w http.ResponseWriter, req *http.Request) {
 	if !readRequestJSON(w, req, &pr) {
 		return
 	}
-	result, err := kvs.execute(req.Context(), Command{
-		Kind:  CommandPut,
-		Key:   pr.Key,
-		Value: pr.Value,
-	})
+	result, err := kvs.execute(req.Context(), Command{Kind: CommandPut, Key: pr.Key, Value: pr.Value})
 	sendHTTPResponse(w, api.PutResponse{Head: head(err), KeyFound: result.ResultFound, PrevValue: result.ResultValue})
 }
 
@@ -83,11 +76,7 @@ func (kvs *KVService) handleAppend(w http.ResponseWriter, req *http.Request) {
 	if !readRequestJSON(w, req, &ar) {
 		return
 	}
-	result, err := kvs.execute(req.Context(), Command{
-		Kind:  CommandAppend,
-		Key:   ar.Key,
-		Value: ar.Value,
-	})
+	result, err := kvs.execute(req.Context(), Command{Kind: CommandAppend, Key: ar.Key, Value: ar.Value})
 	sendHTTPResponse(w, api.AppendResponse{Head: head(err), KeyFound: result.ResultFound, PrevValue: result.ResultValue})
 }
 
@@ -96,12 +85,7 @@ func (kvs *KVService) handleCAS(w http.ResponseWriter, req *http.Request) {
 	if !readRequestJSON(w, req, &cr) {
 		return
 	}
-	result, err := kvs.execute(req.Context(), Command{
-		Kind:         CommandCAS,
-		Key:          cr.Key,
-		Value:        cr.Value,
-		CompareValue: cr.CompareValue,
-	})
+	result, err := kvs.execute(req.Context(), Command{Kind: CommandCAS, Key: cr.Key, Value: cr.Value, CompareValue: cr.CompareValue})
 	sendHTTPResponse(w, api.CASResponse{Head: head(err), KeyFound: result.ResultFound, PrevValue: result.ResultValue})
 }
 

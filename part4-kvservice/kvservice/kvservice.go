@@ -166,7 +166,7 @@ func (kvs *KVService) popCommitSubscription(entry raft.CommitEntry, result Resul
 // one comes soon.
 //
 // Such an entry is lost, but its client cannot be told "not done". It may have
-// asked before, and an earlier copy may stand in the log.
+// asked elsewhere, and another copy may stand in the log.
 func (kvs *KVService) dropLostSubscriptions(term raft.Term) {
 	for sub := range kvs.commitSubs {
 		if sub.term < term {

@@ -181,7 +181,7 @@ func TestDataStore(t *testing.T) {
 		{Command{Kind: CommandPut, Key: "x", Value: "2"}, "1", true, "2"},
 	} {
 		require.Equal(t, step.cmd, decodeCommand(step.cmd.encode()))
-		require.Equal(t, Result{step.prev, step.found}, kvs.carryOut(step.cmd), "%+v", step.cmd)
+		require.Equal(t, Result{ResultValue: step.prev, ResultFound: step.found}, kvs.carryOut(step.cmd), "%+v", step.cmd)
 		require.Equal(t, step.after, kvs.ds.data["x"], "%+v", step.cmd)
 	}
 }
