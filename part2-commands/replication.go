@@ -89,6 +89,9 @@ func (cm *ConsensusModule) handleAppendEntriesReply(from ServerID, reply AppendE
 	if cm.state != Leader || reply.AskedTerm != cm.currentTerm {
 		return // about another leadership
 	}
+	if reply.MatchIndex > cm.log.lastIndex() {
+		return // no follower of ours can say that
+	}
 	if reply.Success {
 		cm.handleMatch(from, reply.MatchIndex)
 	} else {
@@ -98,7 +101,6 @@ func (cm *ConsensusModule) handleAppendEntriesReply(from ServerID, reply AppendE
 
 // handleMatch notes how far a follower's log is known to equal ours.
 func (cm *ConsensusModule) handleMatch(from ServerID, match Index) {
-	cm.assertf(match <= cm.log.lastIndex(), "server %d matches at index %d, but our log ends at %d", from, match, cm.log.lastIndex())
 	if match <= cm.matchIndex[from] {
 		return // an old reply; matchIndex never goes back in a leadership
 	}

@@ -29,7 +29,7 @@ func TestOldAnswersChangeNothing(t *testing.T) {
 		return Message{2, 1, AppendEntriesReply{Term: 1, AskedTerm: 1, PrevLogIndex: prev}}
 	}
 	cm.Step(accepted(2))
-	for _, old := range []Message{accepted(1), accepted(2), refused(0), refused(1), refused(2), refused(5)} {
+	for _, old := range []Message{accepted(1), accepted(2), refused(0), refused(1), refused(2), refused(5), accepted(9)} {
 		require.Empty(t, cm.Step(old), "%+v", old)
 		require.Equal(t, Index(2), cm.matchIndex[2])
 		require.Equal(t, Index(3), cm.nextIndex[2])

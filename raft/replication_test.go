@@ -146,3 +146,17 @@ func exchange(leader, follower *ConsensusModule, m Message) []Message {
 	}
 	return sent
 }
+
+// TestAnswerBeyondTheLog: a reply is a value from outside. One that claims more
+// than the leader has sent must neither be believed nor bring the leader down.
+func TestAnswerBeyondTheLog(t *testing.T) {
+	cm, timer := start(t, plain(1, 3), PersistentState{})
+	cm.Step(ElectionTimeout{timer})
+	cm.Step(Saved{Index: 0, Term: 1})
+	cm.Step(Message{From: 2, To: 1, Body: RequestVoteReply{Term: 1, VoteGranted: true, AskedTerm: 1}})
+	require.Equal(t, Leader, cm.state)
+	cm.Step(Saved{Index: 1, Term: 1})
+	require.Equal(t, Effects{}, cm.Step(Message{From: 2, To: 1, Body: AppendEntriesReply{Term: 1, Success: true, AskedTerm: 1, MatchIndex: 9}}))
+	require.Equal(t, Index(0), cm.matchIndex[2])
+	require.Equal(t, Index(0), cm.commitIndex)
+}
