@@ -29,3 +29,18 @@ func (cm *ConsensusModule) Status() Status {
 		LastTerm:    cm.log.lastTerm(),
 	}
 }
+
+// Entry returns the entry at index i; ok is false if the log has none there.
+func (cm *ConsensusModule) Entry(i Index) (e LogEntry, ok bool) {
+	if i == 0 || i > cm.log.lastIndex() {
+		return LogEntry{}, false
+	}
+	return cm.log[i], true
+}
+
+// Progress returns a leader's nextIndex and matchIndex for a follower; ok is
+// false if this server does not lead or peer is not a follower of it.
+func (cm *ConsensusModule) Progress(peer ServerID) (next, match Index, ok bool) {
+	next, ok = cm.nextIndex[peer]
+	return next, cm.matchIndex[peer], ok
+}
