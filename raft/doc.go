@@ -23,6 +23,7 @@
 //	prevote.go        pre-vote, quorum check and stickiness (thesis 4.2.3, 6.2, 9.6)
 //	window.go         pipelining, batches and the limit on unfinished work
 //	status.go         what others may see
+//	clone.go          copies and packed states, for tools that explore
 //	encoding.go       the bytes of an entry, the same on disk and on the wire
 //
 // Labels such as AE-3 are the rules of Figure 2, listed in docs/figure2.md.

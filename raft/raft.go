@@ -3,8 +3,6 @@ package raft
 import (
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 )
 
 // Term numbers the periods of leadership (§5.1). 0 is before the first election.
@@ -326,27 +324,6 @@ func (cm *ConsensusModule) takeEffects() Effects {
 	out := cm.out
 	cm.out = Effects{}
 	return out
-}
-
-// Clone returns an independent copy, so that a simulator can step back or try
-// two futures. Entries are shared; nobody changes them.
-func (cm *ConsensusModule) Clone() *ConsensusModule {
-	c := *cm
-	c.log.entries = slices.Clip(cm.log.entries)
-	c.votesReceived = maps.Clone(cm.votesReceived)
-	c.nextIndex = maps.Clone(cm.nextIndex)
-	c.matchIndex = maps.Clone(cm.matchIndex)
-	c.preVote.votes = maps.Clone(cm.preVote.votes)
-	c.preVote.heard = maps.Clone(cm.preVote.heard)
-	if cm.windows != nil {
-		c.windows = make(map[ServerID]*window, len(cm.windows))
-		for _, p := range cm.peerIDs {
-			w := *cm.windows[p]
-			w.ends = slices.Clone(w.ends)
-			c.windows[p] = &w
-		}
-	}
-	return &c
 }
 
 // assertf panics if our own reasoning is broken. Nothing from outside may lead
