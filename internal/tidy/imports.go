@@ -60,6 +60,10 @@ var rooms = []room{
 		"raft", "raft/storage", "kvservice/machine", "kvservice/waiters", "kvclient/numbering", "api",
 		"internal/core", "internal/invariant", "internal/trace", "internal/lincheck", "internal/simdisk",
 	}, lib: []string{"github.com/anishathalye/porcupine"}},
+	{dir: "internal/cores", std: pure, own: []string{
+		"rafttest", "part1-election", "part2-commands", "part3-persistence",
+		"part4-kvservice/api", "part4-kvservice/kvservice", "part5-dedup/api", "part5-dedup/kvservice",
+	}},
 	{dir: "internal/zoo", std: everything},
 	{dir: "internal/zoo/hunt", std: everything, own: []string{"internal/sim"}},
 	{dir: "internal/prochaos", std: everything, own: []string{"api", "kvclient", "internal/lincheck"}},
@@ -70,7 +74,9 @@ var rooms = []room{
 	{dir: "part3-persistence/...", std: everything},
 	{dir: "part4-kvservice/...", std: everything, own: []string{"part3-persistence"}},
 
-	{dir: "cmd/...", std: everything, own: []string{"api", "raft/...", "kvservice/...", "kvclient/...", "internal/..."}, lib: []string{
+	{dir: "rafttest", std: virtual, own: []string{"internal/lincheck"}},
+
+	{dir: "cmd/...", std: everything, own: []string{"api", "rafttest", "raft/...", "kvservice/...", "kvclient/...", "internal/..."}, lib: []string{
 		"github.com/spf13/cobra", "github.com/go-json-experiment/json", "github.com/gofrs/flock",
 	}},
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // Virtual is a service in virtual time: no goroutine, no HTTP, no clock. Who has
-// one brings it the committed entries and carries its answers; docs/rafttest.md
+// one brings it the committed entries and carries its answers: rafttest
 // and raftlab play do. What it decides it decides like any KVService. It must be
 // used by one goroutine at a time.
 type Virtual struct{ kvs *KVService }
