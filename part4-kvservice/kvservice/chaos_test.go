@@ -9,7 +9,7 @@ import (
 
 const (
 	chaosClients = 3
-	chaosWords   = 6 // of each client
+	chaosWords   = 20 // of each client
 	chaosTime    = 3 * time.Second
 )
 
