@@ -19,7 +19,7 @@ func (r *Record) String() string {
 	if r.At != 0 {
 		fmt.Fprintf(&b, "%.3fs ", r.At.Seconds())
 	}
-	fmt.Fprintf(&b, "n%d %s t%d | %s", r.Server, r.After.State, r.After.Term, r.what())
+	fmt.Fprintf(&b, "n%d %s t%d | %s", r.Server, r.After.State, r.After.Term, r.what(Command))
 	if changes := r.changes(); changes != "" {
 		b.WriteString(" | " + changes)
 	}
@@ -29,8 +29,8 @@ func (r *Record) String() string {
 	return b.String()
 }
 
-// what describes the event.
-func (r *Record) what() string {
+// what describes the event; describe turns a command into words.
+func (r *Record) what(describe func([]byte) string) string {
 	switch ev := r.Event.(type) {
 	case nil:
 		return r.Note
@@ -45,7 +45,7 @@ func (r *Record) what() string {
 	case raft.Submit:
 		words := make([]string, len(ev.Commands))
 		for i, c := range ev.Commands {
-			words[i] = Command(c)
+			words[i] = describe(c)
 		}
 		return "submit " + strings.Join(words, " ")
 	case raft.Saved:

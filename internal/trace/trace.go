@@ -1,9 +1,12 @@
 // Package trace writes down what happens in a cluster: one [Record] per Step.
 //
-// A record has three forms. Text is for people, one line each; JSON is for
-// tools; and [Hash] folds a whole run into one number, so that two runs can be
-// compared without keeping either. Making a record and hashing it formats
-// nothing, so a simulator can do both for every event.
+// A record has two forms. Text is for people, one line each; and [Hash] folds a
+// whole run into one number, so that two runs can be compared without keeping
+// either. Making a record and hashing it formats nothing, so a simulator can do
+// both for every event.
+//
+// A [Line] is more: the lines of a trace file tell of servers, messages, clients
+// and faults, all that is needed to show a run (lines.go).
 package trace
 
 import (

@@ -1,7 +1,6 @@
 package trace
 
 import (
-	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -100,23 +99,55 @@ func TestText(t *testing.T) {
 `), strings.Join(lines, "\n"))
 }
 
-func TestJSON(t *testing.T) {
-	b, err := json.Marshal(records()[4])
+// What is written can be read again, each kind of line.
+func TestLines(t *testing.T) {
+	lines := []Line{
+		Run{Format: FormatVersion, Title: "seed 1", Servers: []raft.ServerID{1, 2}},
+		Fault{At: 1, Fault: 1, Text: "the network splits", Servers: []raft.ServerID{1}, Links: [][2]raft.ServerID{{1, 2}, {2, 1}}},
+		Call{At: 2, Client: 4, Call: 1, Text: "put x"}, Attempt{At: 3, Client: 4, Call: 1, Server: 2},
+		Log{Server: 2, From: 5, Entries: []Entry{{Term: 3, Text: "x=1"}, {Term: 3}}},
+		Arrive{At: 4, Message: 7, Server: 1, Down: true},
+		Effect{At: 5, Client: 4, Call: 1, Server: 2, Index: 6}, Answer{At: 6, Client: 4, Call: 1, Outcome: "applied", Text: "put x"},
+		FaultEnd{At: 7, Fault: 1},
+		Verdict{At: 8, Failure: "liveness", Text: "nobody leads", Hash: "1f", Steps: 9, Operations: 1},
+	}
+	for _, r := range records() {
+		lines = append(lines, NewStep(r, 7, Command))
+	}
+	var file strings.Builder
+	for _, l := range lines {
+		b, err := Marshal(l)
+		require.NoError(t, err)
+		file.Write(append(b, '\n'))
+	}
+	file.WriteString(`{"Kind":"a later invention","At":9}` + "\n")
+	var got []Line
+	for l, err := range Read(strings.NewReader(file.String())) {
+		require.NoError(t, err)
+		got = append(got, l)
+	}
+	assert.Equal(t, lines, got)
+
+	for _, err := range Read(strings.NewReader("{\"Kind\":\"run\"}\nnonsense\n")) {
+		if err != nil {
+			assert.ErrorContains(t, err, "line 2 of the trace")
+			return
+		}
+	}
+	t.Error("nonsense was read")
+}
+
+// A message's own fields stand in its line, with the paper's names.
+func TestSendLine(t *testing.T) {
+	l := NewSend(records()[4].Effects.SendAfter[0])
+	l.Message, l.Lost = 3, "the network lost it"
+	b, err := Marshal(l)
 	require.NoError(t, err)
 	assert.JSONEq(t, `{
-		"Number": 46, "Server": 2, "State": "candidate",
-		"Event": {"Kind": "PreVoteReply", "Cluster": 7, "From": 1, "To": 2, "Body": {"Term": 3, "VoteGranted": true, "AskedTerm": 3, "Round": 1}},
-		"Before": {"ID": 2, "State": 1, "Term": 3, "VotedFor": 0, "LeaderID": 0, "CommitIndex": 4, "LastApplied": 0, "SavedIndex": 0, "LastIndex": 6, "LastTerm": 3},
-		"After": {"ID": 2, "State": 2, "Term": 4, "VotedFor": 2, "LeaderID": 0, "CommitIndex": 4, "LastApplied": 0, "SavedIndex": 0, "LastIndex": 6, "LastTerm": 4},
-		"Save": {"CurrentTerm": 4, "VotedFor": 2, "FirstIndex": 0, "Entries": null},
-		"SendAfter": [{"Kind": "RequestVoteArgs", "Cluster": 7, "From": 2, "To": 1, "Body": {"Term": 4, "CandidateID": 2, "LastLogIndex": 6, "LastLogTerm": 3}}],
-		"Timers": [{"Timer": "Election", "Action": "restart", "Number": 4}, {"Timer": "Heartbeat", "Action": "stop"}]
+		"Kind": "send", "At": 0, "Message": 3, "From": 2, "To": 1, "Type": "RequestVoteArgs",
+		"Text": "RequestVote t4 last=6/t3", "Lost": "the network lost it",
+		"Body": {"Term": 4, "CandidateID": 2, "LastLogIndex": 6, "LastLogTerm": 3}
 	}`, string(b))
-
-	for _, r := range records() {
-		_, err := json.Marshal(r)
-		assert.NoError(t, err, r)
-	}
 }
 
 // TestHash has one number for every architecture; .ci/run also runs it for
