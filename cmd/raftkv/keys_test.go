@@ -301,20 +301,32 @@ func contents(t *testing.T, dir string) map[string]string {
 	return all
 }
 
-// A signal ends serve well: exit 0, and the port is free.
+// A signal ends serve well: exit 0, and the port is free. The member list stands
+// in the directory then and need not be given again.
 func TestSystemServeEndsOnSignal(t *testing.T) {
 	t.Parallel()
 	s := newShell(t)
-	cmd := s.command("serve", "--id", "1", "--data", "d", "--http", "127.0.0.1:0", "--raft", "127.0.0.1:0", "--cluster", "1=127.0.0.1:0")
-	stdout, err := cmd.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
-	line := make([]byte, 256)
-	n, err := stdout.Read(line)
-	require.NoError(t, err)
-	require.Regexp(t, `^serving: server 1, clients at http://127\.0\.0\.1:\d+, servers at 127\.0\.0\.1:\d+\n$`, string(line[:n]))
-	require.NoError(t, cmd.Process.Signal(os.Interrupt))
-	watchdog := time.AfterFunc(20*time.Second, func() { cmd.Process.Kill() })
-	defer watchdog.Stop()
-	require.NoError(t, cmd.Wait())
+	address := []string{"serve", "--id", "1", "--data", "d", "--http", "127.0.0.1:0", "--raft", "127.0.0.1:0"}
+	members := []string{"--cluster", "1=127.0.0.1:0", "--cluster-name", "mine"}
+	got := s.run(address...)
+	require.Equal(t, 1, got.code)
+	require.Contains(t, got.stderr, "--cluster is needed at the first start")
+	require.NoDirExists(t, s.path("d"))
+	for _, args := range [][]string{append(address, members...), address} {
+		cmd := s.command(args...)
+		stdout, err := cmd.StdoutPipe()
+		require.NoError(t, err)
+		require.NoError(t, cmd.Start())
+		line := make([]byte, 256)
+		n, err := stdout.Read(line)
+		require.NoError(t, err)
+		require.Regexp(t, `^serving: server 1, clients at http://127\.0\.0\.1:\d+, servers at 127\.0\.0\.1:\d+\n$`, string(line[:n]))
+		require.NoError(t, cmd.Process.Signal(os.Interrupt))
+		watchdog := time.AfterFunc(20*time.Second, func() { cmd.Process.Kill() })
+		require.NoError(t, cmd.Wait())
+		watchdog.Stop()
+	}
+	got = s.run(append(address, "--cluster-name", "another")...)
+	require.Equal(t, 1, got.code)
+	require.Contains(t, got.stderr, `its cluster is "mine", not "another"`)
 }

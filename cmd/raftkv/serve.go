@@ -3,10 +3,14 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
+	"maps"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,6 +19,7 @@ import (
 
 	"raftkv/kvservice"
 	"raftkv/raft"
+	"raftkv/raft/server"
 )
 
 // defaultElectionTimeout is long enough for a busy laptop with slow disks: a
@@ -31,6 +36,7 @@ type serveFlags struct {
 	raft            string
 	cluster         string
 	clusterName     string
+	nameGiven       bool
 	electionTimeout time.Duration
 	control         bool
 }
@@ -38,14 +44,16 @@ type serveFlags struct {
 func serveCommand() *cobra.Command {
 	var f serveFlags
 	cmd := &cobra.Command{
-		Use:   "serve --id N --data DIR --http ADDR --raft ADDR --cluster 1=ADDR,2=ADDR,3=ADDR",
+		Use:   "serve --id N --data DIR --http ADDR --raft ADDR [--cluster 1=ADDR,2=ADDR,3=ADDR]",
 		Short: "Run one server of a cluster",
 		Long: `Serve runs one server until SIGINT or SIGTERM, and then exits with 0. It logs to
 standard error. The addresses in --cluster are the --raft addresses of all
-servers, the same list for each of them; the list and --cluster-name are stored
-in the data directory at the first start and must not change.`,
+servers, the same list for each of them. The list and --cluster-name are stored
+in the data directory at the first start. Later they may be left out; another
+list or name is refused.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			f.nameGiven = cmd.Flags().Changed("cluster-name")
 			config, err := f.config()
 			if err != nil {
 				return err
@@ -59,12 +67,12 @@ in the data directory at the first start and must not change.`,
 	flags.StringVar(&f.data, "data", "", "the data directory; made at the first start")
 	flags.StringVar(&f.http, "http", "127.0.0.1:8080", "where to listen for clients, host:port")
 	flags.StringVar(&f.raft, "raft", "127.0.0.1:9080", "where to listen for the other servers, host:port")
-	flags.StringVar(&f.cluster, "cluster", "", "the raft addresses of all servers: 1=ADDR,2=ADDR,…")
+	flags.StringVar(&f.cluster, "cluster", "", "the raft addresses of all servers: 1=ADDR,2=ADDR,…; needed at the first start")
 	flags.StringVar(&f.clusterName, "cluster-name", defaultClusterName, "tells clusters with the same addresses apart")
 	flags.DurationVar(&f.electionTimeout, "election-timeout", defaultElectionTimeout, "the shortest time without a leader before an election")
 	flags.BoolVar(&f.control, "control", false, "take orders from standard input, and end with it")
 	flags.MarkHidden("control")
-	for _, name := range []string{"id", "data", "cluster"} {
+	for _, name := range []string{"id", "data"} {
 		cmd.MarkFlagRequired(name)
 	}
 	return cmd
@@ -72,13 +80,13 @@ in the data directory at the first start and must not change.`,
 
 // config checks the flags.
 func (f *serveFlags) config() (kvservice.NodeConfig, error) {
-	members, err := parseMembers(f.cluster)
+	members, err := f.members()
 	if err != nil {
 		return kvservice.NodeConfig{}, err
 	}
 	id := raft.ServerID(f.id)
 	if _, ok := members[id]; !ok {
-		return kvservice.NodeConfig{}, refused("--id %d is not in --cluster %s; add it, or correct one of them", f.id, f.cluster)
+		return kvservice.NodeConfig{}, refused("--id %d is not among the members %s; add it, or correct one of them", f.id, memberList(members))
 	}
 	if f.data == "" {
 		return kvservice.NodeConfig{}, refused("--data is empty; name a directory")
@@ -100,6 +108,38 @@ func (f *serveFlags) config() (kvservice.NodeConfig, error) {
 		Members:         members,
 		ElectionTimeout: f.electionTimeout,
 	}, nil
+}
+
+// members returns who is in the cluster. The list is needed at the first start
+// only: then it stands in the data directory, together with the name.
+func (f *serveFlags) members() (map[raft.ServerID]string, error) {
+	if f.cluster != "" {
+		return parseMembers(f.cluster)
+	}
+	name, stored, err := server.StoredMembers(f.data)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, refused("--cluster is needed at the first start of %s; give 1=host:port,2=host:port,…", f.data)
+	case err != nil:
+		return nil, refused("server %d cannot start: %v", f.id, err)
+	}
+	if !f.nameGiven {
+		f.clusterName = name
+	}
+	members := map[raft.ServerID]string{}
+	for _, m := range stored {
+		members[m.ID] = m.Addr
+	}
+	return members, nil
+}
+
+// memberList writes members as --cluster takes them.
+func memberList(members map[raft.ServerID]string) string {
+	var items []string
+	for _, id := range slices.Sorted(maps.Keys(members)) {
+		items = append(items, fmt.Sprintf("%d=%s", id, members[id]))
+	}
+	return strings.Join(items, ",")
 }
 
 // parseMembers reads a list such as 1=127.0.0.1:9080,2=127.0.0.1:9081.

@@ -24,6 +24,13 @@ func ClusterID(name string, members []Member) raft.ClusterID {
 	return storage.NewIdentity(name, raft.None, members).Cluster
 }
 
+// StoredMembers returns the cluster name and the members with which a data
+// directory was first started. The error is fs.ErrNotExist if it never was.
+func StoredMembers(dir string) (clusterName string, members []Member, err error) {
+	identity, err := storage.ReadIdentity(dir, nil)
+	return identity.ClusterName, identity.Members, err
+}
+
 // NodeConfig says where a server keeps its files and whom it talks to.
 type NodeConfig struct {
 	ID          raft.ServerID

@@ -158,6 +158,24 @@ func publishText(fsys FS, dir, temp, name string, text []byte) error {
 	})
 }
 
+// ReadIdentity returns whose data directory dir is, without taking its lock. The
+// error is fs.ErrNotExist (errors.Is) if no server was ever started there. A nil
+// fsys is the operating system's.
+func ReadIdentity(dir string, fsys FS) (Identity, error) {
+	if fsys == nil {
+		fsys = OSFS{}
+	}
+	names, err := listDir(fsys, dir)
+	if err == nil && !slices.Contains(names, identityName) {
+		err = fs.ErrNotExist
+	}
+	if err != nil {
+		return Identity{}, fmt.Errorf("data directory %s: %w", dir, err)
+	}
+	id, _, err := readIdentity(fsys, dir)
+	return id, err
+}
+
 // readIdentity and readPeers read the two text files, which are never missing
 // after the first start.
 
