@@ -73,6 +73,7 @@ var rooms = []room{
 	{dir: "part2-commands/...", std: everything},
 	{dir: "part3-persistence/...", std: everything},
 	{dir: "part4-kvservice/...", std: everything, own: []string{"part3-persistence"}},
+	{dir: "part5-dedup/...", std: everything, own: []string{"part3-persistence"}},
 
 	{dir: "rafttest", std: virtual, own: []string{"internal/lincheck"}},
 
