@@ -26,14 +26,23 @@ func newChaos() *cobra.Command {
 crashes, partitions, slow and failing disks, lost and doubled messages and
 impatient clients. Prints the first failure of each kind with the command that
 repeats it, and exits 1 if there is one, or if many seeds together never met
-something that they should have met.`,
+something that they should have met.
+
+With --processes it runs three servers as real processes on loopback, with real
+files and clients, kills, stops, cuts off and tears them, and checks what the
+clients were told.`,
 		Args: cobra.NoArgs,
 	}
 	seeds := c.Flags().Int("seeds", 1000, "how many seeds to run")
 	from := c.Flags().Uint64("from", 1, "the first seed")
 	jobs := c.Flags().Int("jobs", runtime.GOMAXPROCS(0), "how many to run at the same time")
 	profile := profileFlag(c)
+	var processes processFlags
+	processes.add(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
+		if processes.on {
+			return processes.run(c, *from)
+		}
 		p, err := profile()
 		if err != nil {
 			return err
