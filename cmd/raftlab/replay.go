@@ -5,10 +5,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"raftkv/internal/sim"
+	"raftkv/internal/trace"
+	"raftkv/kvservice/machine"
+	"raftkv/raft"
 )
 
 func newReplay() *cobra.Command {
@@ -39,7 +43,7 @@ verdict and the hash of the run; the exit status is 1 if the seed fails.`,
 }
 
 var formats = map[string]func(fmt.Stringer) string{
-	"text": fmt.Stringer.String,
+	"text": text,
 	"json": func(line fmt.Stringer) string {
 		b, err := json.Marshal(line)
 		if err != nil {
@@ -47,6 +51,53 @@ var formats = map[string]func(fmt.Stringer) string{
 		}
 		return string(b)
 	},
+}
+
+// text writes a line for people. Commands are told in words.
+func text(line fmt.Stringer) string {
+	r, isRecord := line.(*trace.Record)
+	if !isRecord {
+		return line.String()
+	}
+	submit, isSubmit := r.Event.(raft.Submit)
+	if !isSubmit {
+		return line.String()
+	}
+	told := *r
+	words := make([][]byte, len(submit.Commands))
+	for i, command := range submit.Commands {
+		words[i] = []byte(describe(command))
+	}
+	told.Event = raft.Submit{Commands: words}
+	return told.String()
+}
+
+var kinds = map[machine.Kind]string{
+	machine.KindSettings:    "settings",
+	machine.KindOpenSession: "session",
+	machine.KindPut:         "put",
+	machine.KindAppend:      "append",
+	machine.KindCAS:         "cas",
+	machine.KindDelete:      "delete",
+	machine.KindGet:         "get",
+}
+
+// describe tells what a command does, and which request of which client it is.
+func describe(command []byte) string {
+	c, err := machine.Decode(command)
+	if err != nil {
+		return string(command)
+	}
+	words := []string{kinds[c.Kind]}
+	for _, word := range []string{c.Key, c.CompareValue, c.Value, string(c.ClientID)} {
+		if word != "" {
+			words = append(words, word)
+		}
+	}
+	if c.RequestID != 0 {
+		words = append(words, fmt.Sprint("#", c.RequestID))
+	}
+	return strings.Join(words, " ")
 }
 
 func replay(out io.Writer, p sim.Profile, seed uint64, tail int, format func(fmt.Stringer) string) error {

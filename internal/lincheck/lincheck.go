@@ -93,8 +93,13 @@ type Operation struct {
 }
 
 func (o Operation) String() string {
+	return fmt.Sprintf("client %d: %s", o.Client, o.Text())
+}
+
+// Text returns the operation without its client.
+func (o Operation) Text() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "client %d: %s %s", o.Client, o.Kind, o.Key)
+	fmt.Fprintf(&b, "%s %s", o.Kind, o.Key)
 	switch o.Kind {
 	case Put, Append:
 		fmt.Fprintf(&b, " %q", o.Value)

@@ -436,7 +436,7 @@ func (s *simulation) end(call *clientCall) {
 	case lincheck.NotApplied:
 		s.count(CallNotApplied)
 	}
-	s.tell(c, "%s", call.op)
+	s.tell(c, "%s", call.op.Text())
 	s.history = append(s.history, call)
 	s.nextCall(c)
 }

@@ -201,17 +201,22 @@ func (s *simulation) round(n *node) {
 	var commands [][]byte
 	var requests []*request
 	for i := range batch {
-		if r := batch[i].request; r != nil {
-			requests = append(requests, r)
-			commands = append(commands, r.encoded)
-			continue
+		event := batch[i].event
+		if batch[i].request != nil {
+			if len(commands) > 0 {
+				continue // already stepped, with the first
+			}
+			for _, in := range batch[i:] {
+				if in.request != nil {
+					requests = append(requests, in.request)
+					commands = append(commands, in.request.encoded)
+				}
+			}
+			event = raft.Submit{Commands: commands}
 		}
-		if !s.step(n, &merged, batch[i].event) {
+		if !s.step(n, &merged, event) {
 			return
 		}
-	}
-	if len(commands) > 0 && !s.step(n, &merged, raft.Submit{Commands: commands}) {
-		return
 	}
 	n.inbox = append(n.inbox[:0], n.inbox[count:]...)
 	effects := merged.effects

@@ -42,6 +42,8 @@ type request struct {
 	via     *node  // the follower that has forwarded it; nil if none
 	viaLife uint32
 	token   waiters.Token
+	after   raft.Index // what the server had applied when the waiter was made
+	term    raft.Term  // of the leadership that took the command; 0 before that
 	parked  bool
 	done    bool // it has been answered
 }
@@ -97,6 +99,7 @@ func (s *simulation) propose(n *node, r *request) {
 	r.command.Stamp = n.service.clock.Stamp(s.now.Milliseconds())
 	r.encoded = r.command.Encode()
 	r.token = n.service.waiters.Add(r.command.Identity())
+	r.after = n.service.machine.AppliedIndex()
 	n.service.waiting[r.token] = r
 	s.arrive(n, input{request: r})
 }
@@ -105,6 +108,7 @@ func (s *simulation) propose(n *node, r *request) {
 func (s *simulation) submitted(n *node, requests []*request, answers []raft.Submitted) {
 	for _, r := range requests {
 		a := answers[0] // one Submit was stepped for all of them
+		r.term = a.Term
 		switch {
 		case r.call == nil || r.done:
 		case a.Err == raft.ErrBusy:
@@ -135,7 +139,19 @@ func (s *simulation) waited(n *node, r *request) {
 		s.answer(r, refusal(api.StatusBusy, raft.None)) // it never went into a log
 		return
 	}
+	s.judgeWaiter(n, r)
 	s.drop(n, r, refusal(api.StatusTimeout, raft.None))
+}
+
+// judgeWaiter looks at a request that has waited in vain. It may not have missed
+// its answer.
+func (s *simulation) judgeWaiter(n *node, r *request) {
+	if i := s.appliedAt[r.command.Identity()]; i > r.after && i <= n.service.machine.AppliedIndex() {
+		s.fail("waiter", "server %d has applied index %d and not answered request %d of client %s, which waited for it", n.id, i, r.command.RequestID, r.command.ClientID)
+	}
+	if r.term != 0 && (n.status.State != raft.Leader || n.status.Term != r.term) {
+		s.fail("waiter", "server %d has lost its leadership of term %d and not told request %d of client %s", n.id, r.term, r.command.RequestID, r.command.ClientID)
+	}
 }
 
 // roleChanged is what Server.Observe calls.
@@ -207,10 +223,14 @@ func (s *simulation) apply(n *node) {
 // applyEntry takes in one entry and answers whoever waits for it, through
 // whichever leader it came.
 func (s *simulation) applyEntry(n *node, e raft.CommitEntry) {
+	before := n.service.machine.Now()
 	applied, err := n.service.machine.Apply(e)
 	if err != nil {
 		s.fail("apply", "server %d, index %d: %v", n.id, e.Index, err)
 		return
+	}
+	if now := n.service.machine.Now(); now < before {
+		s.fail("log time", "server %d goes back from %d to %d at index %d", n.id, before, now, e.Index)
 	}
 	s.compareApplied(n, e, &applied)
 	for _, token := range n.service.waiters.Resolve(applied.Identity) {
@@ -310,6 +330,7 @@ func (s *simulation) compareApplied(n *node, e raft.CommitEntry, result *machine
 	}
 	if e.Index == raft.Index(len(s.applied)) {
 		s.applied = append(s.applied, applied{*result, hash, s.tick()})
+		s.appliedAt[result.Identity] = e.Index
 		s.countApplied(e, result)
 		return
 	}

@@ -103,7 +103,8 @@ type simulation struct {
 	operations int
 	history    []*clientCall // those that have ended
 	probed     bool
-	applied    []applied // by index
+	applied    []applied                       // by index
+	appliedAt  map[machine.Identity]raft.Index // the latest
 	executedIn map[machine.Identity]raft.Term
 }
 
@@ -119,6 +120,9 @@ func RunSeed(config Config, seed uint64) (report Report) {
 		report = s.report()
 	}()
 	s.run()
+	if s.failure == nil {
+		s.judge()
+	}
 	return report
 }
 
@@ -134,6 +138,7 @@ func newSimulation(config Config, seed uint64) *simulation {
 		clientNet:  newSource(seed, "client network"),
 		ids:        newSource(seed, "ids"),
 		applied:    make([]applied, 1, 1024),
+		appliedAt:  map[machine.Identity]raft.Index{},
 		executedIn: map[machine.Identity]raft.Term{},
 	}
 	if s.newCore == nil {
@@ -164,9 +169,6 @@ func (s *simulation) run() {
 	s.after(s.plan.healAt, s.heal)
 	for s.failure == nil && !s.settled {
 		s.happen(s.queue.pop())
-	}
-	if s.failure == nil {
-		s.judge()
 	}
 }
 

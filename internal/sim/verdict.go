@@ -102,18 +102,21 @@ func (s *simulation) judgeCalls(executed map[machine.Identity]raft.Index) []linc
 // own, and ledgers only grow: each append stands there once if its caller was
 // told so, at most once if it is unknown, and never if it was not applied.
 func (s *simulation) judgeLedgers() {
-	values := map[string]string{}
+	stands := map[string]map[string]int{} // by ledger and text: how often
 	for i := range s.plan.ledgers {
-		values[ledger(i)] = s.lookUp(ledger(i))
+		texts := map[string]int{}
+		for text := range strings.SplitAfterSeq(s.lookUp(ledger(i)), ";") {
+			texts[text]++
+		}
+		stands[ledger(i)] = texts
 	}
 	for _, call := range s.history {
 		op := &call.op
-		value, isLedger := values[op.Key]
+		texts, isLedger := stands[op.Key]
 		if !isLedger || op.Kind != lincheck.Append {
 			continue
 		}
-		n := strings.Count(";"+value, ";"+op.Value)
-		switch {
+		switch n := texts[op.Value]; {
 		case n > 1:
 			s.fail("exactly once", "took effect %d times: %s", n, op)
 		case n == 1 && op.Outcome == lincheck.NotApplied:
