@@ -24,11 +24,15 @@ type world struct {
 
 	records []*trace.Record
 	current int // how many records there were when the current statement began
+
+	sent  int             // how many messages were sent
+	watch func(Happening) // may be nil
 }
 
 // flight is a message that was sent and has not arrived.
 type flight struct {
 	message raft.Message
+	number  int
 	held    bool // by "hold": nothing touches it until it is released
 }
 
@@ -166,7 +170,9 @@ func (w *world) restart(id raft.ServerID) error {
 
 func (w *world) note(s *server, what string) {
 	status := s.core.Status()
-	w.records = append(w.records, &trace.Record{Number: uint64(len(w.records) + 1), Server: s.id, Before: status, After: status, Note: what})
+	r := &trace.Record{Number: uint64(len(w.records) + 1), Server: s.id, Before: status, After: status, Note: what}
+	w.records = append(w.records, r)
+	w.tellOfStep(s, r)
 }
 
 // fillDisk says what a server finds when it starts for the first time.
@@ -239,6 +245,7 @@ func (w *world) step(s *server, event raft.Event) error {
 	w.records = append(w.records, r)
 	r.Effects = s.core.Step(event)
 	r.After = s.core.Status()
+	w.tellOfStep(s, r)
 	if err := w.checker.AfterStep(s.id, s.core, r.Effects); err != nil {
 		return err
 	}
@@ -373,8 +380,9 @@ func (e nothingInFlight) Error() string {
 }
 
 func (w *world) send(m raft.Message) {
-	if !w.isCut[link{m.From, m.To}] {
-		w.flying = append(w.flying, &flight{message: m})
+	f := w.fly(Sent, m)
+	if w.isCut[link{m.From, m.To}] {
+		w.lose(f)
 	}
 }
 
@@ -403,13 +411,20 @@ func (w *world) land(f *flight) error {
 	w.remove(f)
 	s, err := w.server(f.message.To)
 	if err != nil || s.core == nil {
+		w.tellOf(Lost, f)
 		return err
 	}
+	w.tellOf(Arrived, f)
 	return w.happens(s, f.message)
 }
 
 func (w *world) remove(f *flight) {
 	w.flying = slices.DeleteFunc(w.flying, func(o *flight) bool { return o == f })
+}
+
+func (w *world) lose(f *flight) {
+	w.remove(f)
+	w.tellOf(Lost, f)
 }
 
 func (w *world) deliver(l link, what which) error {
@@ -440,7 +455,7 @@ func (w *world) deliverAll() error {
 func (w *world) drop(l link, what which) error {
 	flights, err := w.inFlight(l, what)
 	for _, f := range flights {
-		w.remove(f)
+		w.lose(f)
 	}
 	return err
 }
@@ -448,7 +463,7 @@ func (w *world) drop(l link, what which) error {
 func (w *world) duplicate(l link, what which) error {
 	flights, err := w.inFlight(l, what)
 	for _, f := range flights {
-		w.flying = append(w.flying, &flight{message: f.message})
+		w.fly(Copied, f.message)
 	}
 	return err
 }
@@ -477,9 +492,11 @@ func (w *world) release(l link) error {
 // cut loses everything on a link, what is in flight included, until it is healed.
 func (w *world) cut(l link) error {
 	w.isCut[l] = true
-	w.flying = slices.DeleteFunc(w.flying, func(f *flight) bool {
-		return !f.held && f.message.From == l.from && f.message.To == l.to
-	})
+	for _, f := range slices.Clone(w.flying) {
+		if !f.held && f.message.From == l.from && f.message.To == l.to {
+			w.lose(f)
+		}
+	}
 	return nil
 }
 
