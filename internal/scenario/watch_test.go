@@ -38,7 +38,6 @@ func TestWatch(t *testing.T) {
 			}
 		}))
 		require.Positive(t, steps, file)
-		require.NotEmpty(t, sent, file)
 	}
 	require.Positive(t, lost)
 }
