@@ -27,6 +27,7 @@ type client struct {
 	index  int
 	manner manner
 	random *source
+	net    *source // what happens on its way to the servers and back
 
 	id          api.ClientID // "" before it has a session
 	registering bool
@@ -43,6 +44,7 @@ type client struct {
 // clientCall is one call, from its beginning to what its caller is told.
 type clientCall struct {
 	client  *client
+	number  int // for the watcher
 	op      lincheck.Operation
 	command machine.Command // without what each attempt makes anew
 
@@ -96,6 +98,7 @@ func (s *simulation) newClient(index int, m manner) *client {
 		index:  index,
 		manner: m,
 		random: newSource(s.seed, fmt.Sprint("client ", index)),
+		net:    newSource(s.seed, fmt.Sprint("client network ", index)),
 		seen:   map[string]string{},
 	}
 	c.leader = c.random.below(len(s.nodes))
@@ -140,7 +143,7 @@ func (s *simulation) nextCall(c *client) {
 	if burst := s.plan.burst; burst > 0 {
 		think += burst - (s.now+think)%burst
 	}
-	think = min(think, max(0, s.plan.healAt-s.now))
+	think = min(think, max(0, s.healAt-s.now))
 	think += c.random.around(5 * time.Millisecond)
 	s.after(think, func() {
 		switch {
@@ -156,7 +159,12 @@ func (s *simulation) nextCall(c *client) {
 			s.lanes--
 		default:
 			s.operations++
-			s.begin(c, s.drawOperation(c))
+			if op := s.drawOperation(c); s.decide(makeCall, c.index, 0, true) {
+				s.because("%s", op.Text())
+				s.begin(c, op)
+			} else {
+				s.nextCall(c)
+			}
 		}
 	})
 }
@@ -199,6 +207,7 @@ func (s *simulation) begin(c *client, op lincheck.Operation) {
 	op.Call = s.tick()
 	call := &clientCall{client: c, op: op, patience: s.plan.patience, pause: s.plan.electionTimeout / 8}
 	call.command = machine.Command{Kind: kindOf[op.Kind], Key: op.Key, Value: op.Value, CompareValue: op.Expect}
+	s.watcher.called(call)
 	if c.script == nil {
 		s.after(s.plan.giveUp, func() {
 			if call.ended {
@@ -273,8 +282,10 @@ func (s *simulation) try(call *clientCall) {
 		r.command.ClientID = machine.NewIssuedID(s.idText())
 	}
 	server := s.nodes[call.asked]
-	if !s.clientNet.chance(s.clientLoss()) {
-		s.after(s.requestTime(), func() { s.reach(server, r) })
+	s.watcher.tried(r, server)
+	time := s.requestTime(c)
+	if !s.decide(loseRequest, c.index, 0, c.net.chance(s.clientLoss())) {
+		s.after(time, func() { s.reach(server, r) })
 	}
 	s.after(call.patience, func() {
 		if !call.ended && call.attempt == r.attempt {
@@ -292,23 +303,29 @@ func (s *simulation) reach(n *node, r *request) {
 		s.requested(n, r)
 		return
 	}
-	if s.clientNet.oneIn(2) {
+	if r.call.client.net.oneIn(2) {
 		return // an address that does not even refuse
 	}
-	s.after(s.clientTime(), func() { s.answered(r, refusal(api.StatusNotLeader, raft.None)) })
+	s.after(s.clientTime(r.call.client), func() { s.answered(r, refusal(api.StatusNotLeader, raft.None)) })
 }
 
 // requestTime draws how long a request is under way. One that comes late finds
 // its client gone; the client may have sent it again, or may have given it up.
-func (s *simulation) requestTime() time.Duration {
-	t := s.clientTime()
-	if !s.healed && s.clientNet.chance(s.plan.late) {
-		t += s.clientNet.span(0, 2*s.plan.giveUp)
+func (s *simulation) requestTime(c *client) time.Duration {
+	t := s.clientTime(c)
+	late, more := c.net.chance(s.plan.late), c.net.span(0, 2*s.plan.giveUp)
+	if s.decide(delayRequest, c.index, 0, late && !s.healed) {
+		t += more
 	}
 	return t
 }
 
-func (s *simulation) clientTime() time.Duration { return s.clientNet.around(s.plan.clientDelay) }
+func (s *simulation) clientTime(c *client) time.Duration { return c.net.around(s.plan.clientDelay) }
+
+// losesAnswer draws whether an answer is lost on its way to a client.
+func (s *simulation) losesAnswer(c *client) bool {
+	return s.decide(loseAnswer, c.index, 0, c.net.chance(s.clientLoss()))
+}
 
 func (s *simulation) clientLoss() int {
 	if s.healed {
@@ -436,6 +453,7 @@ func (s *simulation) end(call *clientCall) {
 	case lincheck.NotApplied:
 		s.count(CallNotApplied)
 	}
+	s.watcher.answered(call)
 	s.tell(c, "%s", call.op.Text())
 	s.history = append(s.history, call)
 	s.nextCall(c)

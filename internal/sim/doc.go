@@ -21,6 +21,7 @@
 //	profile.go   how much of the system takes part
 //	plan.go      what a seed draws before it starts
 //	source.go    random numbers that are the same everywhere
+//	decisions.go what a run might as well not have done, and running without it
 //	queue.go     what happens when: the events, by virtual time
 //	network.go   messages that are lost, doubled, late and overtaken
 //	disk.go      what survives a crash, and how a save fails
@@ -30,6 +31,7 @@
 //	faults.go    what goes wrong, and when
 //	settle.go    everything is healed, and must work
 //	verdict.go   what is checked when the run is over
+//	observe.go   the run as lines of a trace file
 //	coverage.go  which interesting things happened
 //	swarm.go     many seeds in a go test
 package sim

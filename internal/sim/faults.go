@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"time"
 
 	"raftkv/raft"
@@ -47,62 +48,78 @@ func (s *simulation) planFault() {
 		return
 	}
 	s.after(s.faults.around(s.plan.faultEvery), func() {
-		if !s.healed {
-			s.strike(fault(s.faults.weighted(s.plan.faults[:])))
-			s.planFault()
+		if s.healed {
+			return
 		}
+		s.strikes++
+		f := fault(s.faults.weighted(s.plan.faults[:]))
+		if s.decide(strikeFault, 1+int(f), 0, true) {
+			s.strike(f, newSource(s.seed, fmt.Sprint("fault ", s.strikes)))
+		}
+		s.planFault()
 	})
 }
 
-// strike lets a fault happen. What lasts ends by itself after a while.
-func (s *simulation) strike(f fault) {
-	lasts := s.faults.around(pick[time.Duration](s.faults, 1, 3, 10) * s.plan.electionTimeout)
-	victim := s.nodes[s.faults.below(len(s.nodes))]
-	other := s.nodes[s.faults.below(len(s.nodes))]
+// strike lets a fault happen. What lasts ends by itself after a while. Each fault
+// has a stream of its own, so that one that does not strike shuffles no other.
+func (s *simulation) strike(f fault, random *source) {
+	lasts := random.around(pick[time.Duration](random, 1, 3, 10) * s.plan.electionTimeout)
+	victim := s.nodes[random.below(len(s.nodes))]
+	other := s.nodes[random.below(len(s.nodes))]
 	if f == isolateLeader || f == crashLeader {
-		victim = s.someLeader(victim)
+		victim = s.someLeader(victim, random)
 	}
 	switch f {
 	case splitNetwork:
-		side := s.faults.below(1 << len(s.nodes))
-		s.cut(lasts, func(from, to int) bool { return side>>from&1 != side>>to&1 })
+		side := random.below(1 << len(s.nodes))
+		s.cut("the network splits", lasts, random, func(from, to int) bool { return side>>from&1 != side>>to&1 })
 		s.noteAll("the network splits")
 		s.count(NetworkSplit)
 	case isolateLeader, isolateServer:
-		s.cut(lasts, func(from, to int) bool { return from == victim.index || to == victim.index })
+		s.cut(fmt.Sprintf("server %d is cut off", victim.id), lasts, random, func(from, to int) bool { return from == victim.index || to == victim.index })
 		s.note(victim, "is cut off")
 	case oneWayCut:
-		s.cut(lasts, func(from, to int) bool { return from == victim.index && to == other.index })
+		s.cut("a one-way cut", lasts, random, func(from, to int) bool { return from == victim.index && to == other.index })
 		s.note(victim, "is not heard by a server that it hears")
 		s.count(OneWayCut)
 	case cutLink:
-		s.cut(lasts, func(from, to int) bool {
+		s.cut("a link is cut", lasts, random, func(from, to int) bool {
 			return from == victim.index && to == other.index || from == other.index && to == victim.index
 		})
 		s.note(victim, "loses one link")
 	case loseMessages:
 		s.network.lossy++
-		s.atEnd(lasts, func() { s.network.lossy-- })
+		over := s.watcher.network("the network loses every other message", nil, nil)
+		s.because("the network loses every other message for %v", lasts)
+		s.atEnd(lasts, func() { s.network.lossy--; over() })
 		s.noteAll("the network loses every other message")
 	case crashServer, crashLeader:
+		s.because("server %d crashes", victim.id)
 		if victim.up {
-			s.stopAndReturn(victim)
+			s.stopAndReturn(victim, random)
 		}
 	case crashAll:
+		s.because("all servers lose power")
 		for _, n := range s.nodes {
 			s.stop(n, true)
-			s.after(s.faults.around(s.plan.downTime), func() { s.start(n) })
+			s.after(random.around(s.plan.downTime), func() { s.start(n) })
 		}
 		s.count(PowerCutEverywhere)
 	case pauseServer:
 		victim.pausedUntil = max(victim.pausedUntil, s.now+lasts)
+		over := s.watcher.network(fmt.Sprintf("server %d is paused", victim.id), []raft.ServerID{victim.id}, nil)
+		s.because("server %d pauses for %v", victim.id, lasts)
+		s.atEnd(lasts, over)
 		s.note(victim, "pauses")
 		s.count(Pause)
 	case slowDisk:
 		victim.slowDisk++
-		s.atEnd(lasts, func() { victim.slowDisk-- })
+		over := s.watcher.network(fmt.Sprintf("server %d has a slow disk", victim.id), []raft.ServerID{victim.id}, nil)
+		s.because("server %d has a slow disk for %v", victim.id, lasts)
+		s.atEnd(lasts, func() { victim.slowDisk--; over() })
 		s.note(victim, "has a slow disk")
 	case failSave:
+		s.because("server %d's next save fails", victim.id)
 		victim.disk.failNext = true
 	}
 }
@@ -110,28 +127,35 @@ func (s *simulation) strike(f fault) {
 // cut blocks, for a while, every direction of a link for which blocked says yes.
 // Some cuts lose what is sent meanwhile, others hold it back and let all of it
 // go at their end: then replies come to a leader that was another one when it asked.
-func (s *simulation) cut(lasts time.Duration, blocked func(from, to int) bool) {
-	if s.faults.oneIn(3) {
-		for from := range s.nodes {
-			for to := range s.nodes {
-				if blocked(from, to) {
-					s.network.heldUntil[from][to] = max(s.network.heldUntil[from][to], s.now+lasts)
-				}
-			}
-		}
-		return
-	}
-	add := func(n int) {
-		for from := range s.nodes {
-			for to := range s.nodes {
-				if blocked(from, to) {
-					s.network.cuts[from][to] += n
-				}
+func (s *simulation) cut(what string, lasts time.Duration, random *source, blocked func(from, to int) bool) {
+	var links [][2]raft.ServerID
+	for from := range s.nodes {
+		for to := range s.nodes {
+			if from != to && blocked(from, to) {
+				links = append(links, [2]raft.ServerID{id(from), id(to)})
 			}
 		}
 	}
-	add(+1)
-	s.atEnd(lasts, func() { add(-1) })
+	each := func(do func(from, to int)) {
+		for _, l := range links {
+			do(index(l[0]), index(l[1]))
+		}
+	}
+	if random.oneIn(3) {
+		what += "; messages are held back"
+		each(func(from, to int) {
+			s.network.heldUntil[from][to] = max(s.network.heldUntil[from][to], s.now+lasts)
+		})
+		s.atEnd(lasts, s.watcher.network(what, nil, links))
+	} else {
+		each(func(from, to int) { s.network.cuts[from][to]++ })
+		over := s.watcher.network(what, nil, links)
+		s.atEnd(lasts, func() {
+			each(func(from, to int) { s.network.cuts[from][to]-- })
+			over()
+		})
+	}
+	s.because("%s %v for %v", what, links, lasts)
 }
 
 // atEnd plans the end of a fault, unless all is healed before.
@@ -144,8 +168,8 @@ func (s *simulation) atEnd(lasts time.Duration, end func()) {
 }
 
 // someLeader returns a server that believes to lead, or the given one if none does.
-func (s *simulation) someLeader(otherwise *node) *node {
-	first := s.faults.below(len(s.nodes))
+func (s *simulation) someLeader(otherwise *node, random *source) *node {
+	first := random.below(len(s.nodes))
 	for i := range s.nodes {
 		if n := s.nodes[(first+i)%len(s.nodes)]; n.up && n.status.State == raft.Leader {
 			return n
@@ -169,16 +193,34 @@ func (s *simulation) considerCrash(n *node, before *raft.Status) {
 		onSaving:     save.Needed(),
 	}
 	for t, is := range occasion {
-		if is && s.faults.chance(s.plan.triggers[t]) {
-			n.doom = phase(s.faults.between(int(atOnce), int(afterAll)))
-			if trigger(t) == onSaving || trigger(t) == onAppending && s.faults.oneIn(2) {
-				n.doom = duringSave
-			}
-			s.nextTrigger = s.now + s.faults.around(s.plan.triggerGap)
-			s.count(CrashOnWinning + Event(t))
-			return
+		if !is || !n.luck.chance(s.plan.triggers[t]) {
+			continue
 		}
+		n.crashes++
+		random := newSource(s.seed, fmt.Sprint("crash ", n.index, " ", n.crashes))
+		doom := phase(random.between(int(atOnce), int(afterAll)))
+		if trigger(t) == onSaving || trigger(t) == onAppending && random.oneIn(2) {
+			doom = duringSave
+		}
+		s.nextTrigger = s.now + random.around(s.plan.triggerGap)
+		if s.decide(crashTrigger, int(n.id), 1+t, true) {
+			s.because("server %d crashes %s, %s", n.id, triggerNames[t], phaseNames[doom])
+			n.doom, n.doomy = doom, random
+			s.count(CrashOnWinning + Event(t))
+		}
+		return
 	}
+}
+
+var triggerNames = [triggers]string{
+	onWinning: "after winning", onVoting: "after voting", onAppending: "after appending as leader",
+	onCommitting: "after committing", onSaving: "while saving",
+}
+
+var phaseNames = [phases]string{
+	atOnce: "before it has done anything about it", afterSend: "after sending what need not wait for its disk",
+	duringSave: "within the write", afterSave: "after the write", beforeApply: "before its state machine hears of it",
+	afterAll: "after all is done",
 }
 
 // crashes carries out a crash that was planned for this phase of the loop.
@@ -188,7 +230,7 @@ func (s *simulation) crashes(n *node, at phase) bool {
 		n.doom = alive // a phase that this round did not have is over, too
 	}
 	if doomed {
-		s.stopAndReturn(n)
+		s.stopAndReturn(n, n.doomy)
 	}
 	return doomed
 }

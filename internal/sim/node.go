@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"time"
 
 	"raftkv/internal/core"
@@ -18,6 +19,10 @@ type node struct {
 
 	pausedUntil time.Duration // a stopped process, or a machine that sleeps
 	slowDisk    int           // faults that make each save slow
+	clock       *source       // draws how long its timers run
+	luck        *source       // draws when it crashes
+	crashes     uint32        // counts the chosen moments to crash
+	back        func()        // tells the watcher that it is up again
 
 	// ------------------------------------------------------------------
 
@@ -35,7 +40,8 @@ type node struct {
 	saving raft.Effects
 	saves  uint32
 
-	doom phase // where in its loop the server will crash; alive if it will not
+	doom  phase   // where in its loop the server will crash; alive if it will not
+	doomy *source // draws how
 
 	// uncounted commits wait for the state machine.
 	commits  []raft.CommitEntry
@@ -48,6 +54,7 @@ type node struct {
 // a Submit.
 type input struct {
 	event   raft.Event
+	message uint64 // the number of the event's message; 0 if it is none
 	request *request
 }
 
@@ -79,16 +86,16 @@ func (s *simulation) start(n *node) {
 	if n.up {
 		return
 	}
-	faulty := n.disk.files != nil && n.life > 0 && !s.healed && s.faults.oneIn(16)
+	faulty := n.disk.files != nil && n.life > 0 && !s.healed && s.decide(failStart, int(n.id), 0, n.luck.oneIn(16))
 	if faulty {
-		n.disk.files.CrashAfter(s.faults.below(4)) // power fails again while it reads its log
+		n.disk.files.CrashAfter(n.luck.below(4)) // power fails again while it reads its log
 	}
 	saved, err := n.disk.open()
 	if faulty {
 		n.disk.files.Crash()
 		s.count(CrashInRecovery)
 		s.note(n, "loses power while it starts")
-		s.after(s.faults.around(s.plan.downTime), func() { s.start(n) })
+		s.after(n.luck.around(s.plan.downTime), func() { s.start(n) })
 		return
 	}
 	if err != nil {
@@ -97,10 +104,11 @@ func (s *simulation) start(n *node) {
 	}
 	*n = node{
 		index: n.index, id: n.id, disk: n.disk, life: n.life + 1,
-		pausedUntil: n.pausedUntil, slowDisk: n.slowDisk,
+		pausedUntil: n.pausedUntil, slowDisk: n.slowDisk, clock: n.clock, luck: n.luck, crashes: n.crashes, back: n.back,
 		up: true, inbox: n.inbox[:0],
 	}
 	if n.life > 1 {
+		n.back()
 		s.count(Restart)
 		if s.check(s.checker.Restarted(n.id, saved)) {
 			return
@@ -143,6 +151,7 @@ func (s *simulation) stop(n *node, power bool) {
 	}
 	n.up = false
 	n.core = nil
+	n.back = s.watcher.fault(fmt.Sprintf("server %d is down", n.id), []raft.ServerID{n.id}, nil)
 	if power {
 		s.note(n, "loses power")
 	} else {
@@ -158,9 +167,9 @@ func (n *node) lostSectors() int {
 }
 
 // stopAndReturn is a crash with a restart after some time.
-func (s *simulation) stopAndReturn(n *node) {
-	s.stop(n, s.faults.oneIn(2))
-	s.after(s.faults.around(s.plan.downTime), func() { s.start(n) })
+func (s *simulation) stopAndReturn(n *node, random *source) {
+	s.stop(n, random.oneIn(2))
+	s.after(random.around(s.plan.downTime), func() { s.start(n) })
 }
 
 // arrive puts an event into the inbox.
@@ -201,7 +210,7 @@ func (s *simulation) round(n *node) {
 	var commands [][]byte
 	var requests []*request
 	for i := range batch {
-		event := batch[i].event
+		event, message := batch[i].event, batch[i].message
 		if batch[i].request != nil {
 			if len(commands) > 0 {
 				continue // already stepped, with the first
@@ -214,7 +223,7 @@ func (s *simulation) round(n *node) {
 			}
 			event = raft.Submit{Commands: commands}
 		}
-		if !s.step(n, &merged, event) {
+		if !s.step(n, &merged, event, message) {
 			return
 		}
 	}
@@ -250,7 +259,7 @@ func (m *merged) add(next raft.Effects) {
 
 // step gives the core one event, adds what it asks for to m, and looks whether
 // all invariants still hold. It returns false if one does not.
-func (s *simulation) step(n *node, m *merged, event raft.Event) bool {
+func (s *simulation) step(n *node, m *merged, event raft.Event, message uint64) bool {
 	s.steps++
 	before := n.status
 	next := n.core.Step(event)
@@ -259,7 +268,7 @@ func (s *simulation) step(n *node, m *merged, event raft.Event) bool {
 		Number: s.nextRecord(), At: s.now, Server: n.id,
 		Before: before, After: n.status, Event: event, Effects: next,
 	}
-	s.observe()
+	s.observe(n, message)
 	if s.check(s.checker.AfterStep(n.id, n.core, next)) {
 		return false
 	}
@@ -288,10 +297,10 @@ func (s *simulation) carryOut(n *node, effects raft.Effects) {
 	s.queue.push(happening{at: end, kind: saveEnds, node: int32(n.index), arg: uint64(n.life)<<32 | uint64(n.saves)})
 	if n.doom == duringSave {
 		n.doom = alive
-		life := n.life
-		s.after(s.faults.span(0, end-s.now), func() {
+		life, random := n.life, n.doomy
+		s.after(random.span(0, end-s.now), func() {
 			if n.life == life {
-				s.stopAndReturn(n)
+				s.stopAndReturn(n, random)
 			}
 		})
 	}
@@ -303,8 +312,9 @@ func (s *simulation) saveTime(n *node) time.Duration {
 		return min(s.plan.saveTime, time.Millisecond)
 	}
 	t := n.disk.random.around(s.plan.saveTime)
-	if n.slowDisk > 0 || n.disk.random.chance(s.plan.slowSave) {
-		t += n.disk.random.span(0, s.plan.slowSaveTime)
+	slow, more := n.disk.random.chance(s.plan.slowSave), n.disk.random.span(0, s.plan.slowSaveTime)
+	if n.slowDisk > 0 || s.decide(slowSave, int(n.id), 0, slow) {
+		t += more
 	}
 	return t
 }
@@ -325,7 +335,7 @@ func (s *simulation) saved(n *node) {
 		s.count(SaveFailed)
 		n.busy = false
 		s.note(n, "stops: its disk failed")
-		s.stopAndReturn(n)
+		s.stopAndReturn(n, n.luck)
 		return
 	}
 	if s.check(s.checker.AfterSave(n.id, effects.Save)) {
@@ -341,7 +351,7 @@ func (s *simulation) saved(n *node) {
 		return
 	}
 	var more merged
-	if s.step(n, &more, raft.Saved{Index: n.status.LastIndex, Term: n.status.Term}) && !s.crashes(n, atOnce) {
+	if s.step(n, &more, raft.Saved{Index: n.status.LastIndex, Term: n.status.Term}, 0) && !s.crashes(n, atOnce) {
 		s.carryOut(n, more.effects)
 		s.wake(n)
 	}
@@ -384,7 +394,7 @@ func (s *simulation) timeout(n *node, kind raft.TimerKind) time.Duration {
 	t := s.plan.electionTimeout
 	switch kind {
 	case raft.ElectionTimer:
-		t += s.clocks.span(0, t)
+		t += n.clock.span(0, t)
 	case raft.HeartbeatTimer:
 		t = s.plan.heartbeat
 	}

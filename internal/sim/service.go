@@ -86,7 +86,7 @@ func (s *simulation) forward(n, leader *node, r *request) {
 		s.answer(r, refusal(api.StatusNotLeader, raft.None))
 		return
 	}
-	s.after(s.clientTime(), func() {
+	s.after(s.clientTime(r.call.client), func() {
 		if leader.up {
 			s.requested(leader, r)
 		} // else nobody answers; the client's patience will end
@@ -194,7 +194,7 @@ func (s *simulation) committed(n *node, entries []raft.CommitEntry) {
 	}
 	n.applying = true
 	life := n.life
-	s.after(s.clocks.around(s.plan.applyDelay), func() {
+	s.after(n.clock.around(s.plan.applyDelay), func() {
 		if n.up && n.life == life {
 			n.applying = false
 			s.apply(n)
@@ -296,16 +296,16 @@ func (s *simulation) answer(r *request, a answer) {
 	r.done = true
 	server, life := r.server, r.life
 	if via := r.via; via != nil && via != server {
-		if s.network.cuts[server.index][via.index] > 0 || s.clientNet.chance(s.clientLoss()) {
+		if s.network.cuts[server.index][via.index] > 0 || s.losesAnswer(r.call.client) {
 			// The follower does not know whether the leader has done it. It says so.
 			a = refusal(api.StatusFailedCommit, raft.None)
 		}
 		server, life = via, r.viaLife
 	}
-	if s.clientNet.chance(s.clientLoss()) {
+	if s.losesAnswer(r.call.client) {
 		return
 	}
-	s.after(s.clientTime(), func() {
+	s.after(s.clientTime(r.call.client), func() {
 		if server.up && server.life == life { // else the connection has broken
 			s.answered(r, a)
 		}
@@ -331,6 +331,7 @@ func (s *simulation) compareApplied(n *node, e raft.CommitEntry, result *machine
 	if e.Index == raft.Index(len(s.applied)) {
 		s.applied = append(s.applied, applied{*result, hash, s.tick()})
 		s.appliedAt[result.Identity] = e.Index
+		s.watcher.tookEffect(n, e.Index, result)
 		s.countApplied(e, result)
 		return
 	}

@@ -15,6 +15,7 @@ import (
 func (s *simulation) heal() {
 	s.healed = true
 	s.network.heal()
+	s.watcher.healed()
 	for _, n := range s.nodes {
 		n.pausedUntil = min(n.pausedUntil, s.now)
 		n.slowDisk = 0
@@ -57,8 +58,8 @@ func (s *simulation) lookAgain() {
 		switch {
 		case unsettled == "" && s.quiet:
 			s.settled = true
-		case s.now > s.plan.healAt+s.plan.mustSettleIn:
-			s.fail("liveness", "%v after everything was healed, %s", s.now-s.plan.healAt, unsettled+s.describe())
+		case s.now > s.healAt+s.plan.mustSettleIn:
+			s.fail("liveness", "%v after everything was healed, %s", s.now-s.healAt, unsettled+s.describe())
 		default:
 			s.quiet = unsettled == ""
 			s.lookAgain()

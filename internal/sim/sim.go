@@ -18,10 +18,22 @@ type Config struct {
 	New     core.New // the algorithm under test; nil means package raft
 	Profile Profile
 
+	// Trace, if not nil, is given the run as the lines of a trace file, in order.
+	// The run is the same with and without it.
+	Trace func(trace.Line)
+
+	// Record asks for Report.Decisions. Only, if not nil, lets nothing happen but
+	// the decisions in it; see [Decisions].
+	Record bool
+	Only   *Decisions
+
 	// Observe, if not nil, is given each *trace.Record of the run and each [Line]
 	// of its clients, in order. A record is only valid during the call. The run
 	// is the same with and without it.
 	Observe func(fmt.Stringer)
+
+	// until, if not 0, ends the run at this time, whatever has come of it.
+	until time.Duration
 
 	// blind switches the invariants off, so that a test can see what the checks
 	// from outside find alone.
@@ -40,6 +52,9 @@ type Report struct {
 	Operations int           // calls that clients have begun
 	Duration   time.Duration // of virtual time
 	Coverage   Coverage
+
+	// Decisions are what the run drew, if Config asks for it.
+	Decisions []Decision
 }
 
 // Failure says what went wrong first. Nothing after it is meaningful.
@@ -72,7 +87,7 @@ type simulation struct {
 
 	now      time.Duration
 	queue    queue
-	messages slots[raft.Message]
+	messages slots[flight]
 	calls    slots[func()]
 	ticks    int64 // orders calls and answers
 
@@ -80,10 +95,13 @@ type simulation struct {
 	network network
 
 	// Streams of random numbers, each for a purpose.
-	faults    *source
-	clocks    *source
-	clientNet *source
-	ids       *source
+	faults *source
+	ids    *source
+
+	decisions decider
+	strikes   int      // faults that were due by time
+	sends     uint64   // messages
+	watcher   *watcher // nil if nobody watches
 
 	checker *invariant.Checker
 	hash    trace.Hash
@@ -96,6 +114,7 @@ type simulation struct {
 	healed      bool
 	quiet       bool // nothing was missing when we last looked
 	settled     bool
+	healAt      time.Duration
 	failure     *Failure
 
 	// The clients' world.
@@ -118,6 +137,7 @@ func RunSeed(config Config, seed uint64) (report Report) {
 			s.failure.Stack = string(debug.Stack())
 		}
 		report = s.report()
+		s.watcher.ends(&report)
 	}()
 	s.run()
 	if s.failure == nil {
@@ -134,8 +154,6 @@ func newSimulation(config Config, seed uint64) *simulation {
 		plan:       drawPlan(config.Profile, seed),
 		newCore:    config.New,
 		faults:     newSource(seed, "faults"),
-		clocks:     newSource(seed, "clocks"),
-		clientNet:  newSource(seed, "client network"),
 		ids:        newSource(seed, "ids"),
 		applied:    make([]applied, 1, 1024),
 		appliedAt:  map[machine.Identity]raft.Index{},
@@ -144,6 +162,9 @@ func newSimulation(config Config, seed uint64) *simulation {
 	if s.newCore == nil {
 		s.newCore = core.Raft
 	}
+	s.decisions = newDecider(&s.config)
+	s.tame()
+	s.watcher = newWatcher(s)
 	var voters []raft.ServerID
 	for i := range s.plan.nodes {
 		voters = append(voters, id(i))
@@ -159,15 +180,19 @@ func newSimulation(config Config, seed uint64) *simulation {
 
 func (s *simulation) run() {
 	for i := range s.plan.nodes {
-		s.nodes = append(s.nodes, &node{index: i, id: id(i), disk: s.newDisk(i)})
+		s.nodes = append(s.nodes, &node{
+			index: i, id: id(i), disk: s.newDisk(i),
+			clock: newSource(s.seed, fmt.Sprint("clock ", i)), luck: newSource(s.seed, fmt.Sprint("luck ", i)),
+		})
 	}
+	s.watcher.begins()
 	for _, n := range s.nodes {
 		s.start(n)
 	}
 	s.startClients()
 	s.planFault()
-	s.after(s.plan.healAt, s.heal)
-	for s.failure == nil && !s.settled {
+	s.after(s.healAt, s.heal)
+	for s.failure == nil && !s.settled && (s.config.until == 0 || s.now <= s.config.until) {
 		s.happen(s.queue.pop())
 	}
 }
@@ -179,9 +204,10 @@ func (s *simulation) happen(h happening) {
 	n := s.nodes[h.node]
 	switch h.kind {
 	case messageArrives:
-		m := s.messages.take(h.arg)
+		f := s.messages.take(h.arg)
+		s.watcher.arrived(f.id, n)
 		if n.up {
-			s.arrive(n, input{event: m})
+			s.arrive(n, input{event: f.message, message: f.id})
 		}
 	case timerRuns:
 		if n.up && h.arg>>8 == uint64(n.life) {
@@ -235,9 +261,11 @@ func (s *simulation) nextRecord() uint64 {
 	return s.records
 }
 
-// observe hands on the record of what has just happened.
-func (s *simulation) observe() {
+// observe hands on the record of what has just happened. message is the one that
+// was stepped; 0 if none was.
+func (s *simulation) observe(n *node, message uint64) {
 	s.hash.Add(&s.record)
+	s.watcher.stepped(n, message)
 	if s.config.Observe != nil {
 		s.config.Observe(&s.record)
 	}
@@ -248,7 +276,7 @@ func (s *simulation) note(n *node, what string) {
 	s.record = trace.Record{
 		Number: s.nextRecord(), At: s.now, Server: n.id, Before: n.status, After: n.status, Note: what,
 	}
-	s.observe()
+	s.observe(n, 0)
 }
 
 // noteAll records something that happened to all. It bears the first server's name.
@@ -265,5 +293,6 @@ func (s *simulation) report() Report {
 		Operations: s.operations,
 		Duration:   s.now,
 		Coverage:   s.coverage,
+		Decisions:  s.decisions.made,
 	}
 }
