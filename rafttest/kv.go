@@ -175,6 +175,8 @@ func (kv *KV) moment() int64 {
 // Done reports whether the client has its answer.
 func (call *Call) Done() bool { return call.ended != 0 }
 
+func (call *Call) String() string { return call.request.String() }
+
 // Value returns what the answer says: the value of the key, before it was
 // written. It is "" if there was none, if the request was a duplicate whose
 // result the server has not told, and as long as there is no answer.
@@ -220,8 +222,9 @@ func (a *Client) try(call *Call) {
 	kv, s := a.kv, a.kv.Server(a.assumedLeader)
 	at := &attempt{call: call}
 	next := func(wait time.Duration) {
-		kv.client(wait, fmt.Sprintf("%v gives up on %v", a, s), func() bool { return !at.over && !call.Done() }, func() {
+		kv.client(wait, fmt.Sprintf("%v asks the next server if %v has not answered", a, s), func() bool { return !at.over && !call.Done() }, func() {
 			at.over = true
+			kv.note("%v has no answer from %v", a, s)
 			a.assumedLeader = a.assumedLeader%len(kv.servers) + 1
 			a.try(call)
 		})
@@ -233,6 +236,7 @@ func (a *Client) try(call *Call) {
 	}
 	kv.client(kv.delay(), fmt.Sprintf("%v asks %v: %v", a, s, call.request), nil, func() {
 		if s.node == nil {
+			kv.note("%v asks %v, which is down", a, s)
 			next(refusedPause)
 			return
 		}
@@ -290,17 +294,6 @@ func (kv *KV) sendAnswer(s *Server, at *attempt, answer Answer) {
 // client schedules something that a client does.
 func (kv *KV) client(wait time.Duration, text string, valid func() bool, do func()) {
 	kv.schedule(wait, Waiting{Kind: "client", Text: text}, valid, do)
-}
-
-// Calls returns what the clients wait for, in words.
-func (kv *KV) Calls() []string {
-	var words []string
-	for _, a := range kv.clients {
-		if a.call != nil && !a.call.Done() {
-			words = append(words, fmt.Sprintf("%v waits for %v", a, a.call.request))
-		}
-	}
-	return words
 }
 
 // Read returns the value of key as a new client reads it.

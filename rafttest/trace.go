@@ -28,6 +28,15 @@ type line struct {
 	first, last   int // the length of the log before and after
 }
 
+// Happened is something that has happened, in words.
+type Happened struct {
+	At      time.Duration
+	Server  *Server // to whom; nil if to the network or a client
+	What    string
+	Body    any    // of the message that What is about; nil if it is about none
+	Changes string // what is different now, "" if nothing
+}
+
 func (t *trace) add(at time.Duration, s *Server, what string, body any) *line {
 	l := &line{at: at, server: s, what: what, body: body}
 	if s != nil {
@@ -59,33 +68,42 @@ func (t *trace) lost(at time.Duration, from *Server, m Message) {
 func (t *trace) print(tb TB) {
 	tb.Helper()
 	for ; *traceFlag && t.printed < t.total; t.printed++ {
-		tb.Logf("%v", t.lines[t.printed%len(t.lines)])
+		tb.Logf("%v", t.lines[t.printed%len(t.lines)].words())
 	}
 }
 
-// Trace returns the last things that have happened, in words, at most n of them
-// and at most forty.
-func (c *Cluster) Trace(n int) []string {
+// Happened returns the last things that have happened, at most n of them and at
+// most forty.
+func (c *Cluster) Happened(n int) []Happened {
 	t := &c.trace
-	var words []string
+	var happened []Happened
 	for i := max(0, t.total-min(n, len(t.lines))); i < t.total; i++ {
-		words = append(words, t.lines[i%len(t.lines)].String())
+		happened = append(happened, t.lines[i%len(t.lines)].words())
 	}
-	return words
+	return happened
 }
 
-func (l *line) String() string {
+// Trace returns what Happened returns, as lines of text.
+func (c *Cluster) Trace(n int) []string {
+	return Map(c.Happened(n), Happened.String)
+}
+
+func (l *line) words() Happened {
+	return Happened{l.at, l.server, l.what, l.body, strings.Join(l.changes(), ", ")}
+}
+
+func (h Happened) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%7.3f s  ", l.at.Seconds())
-	if l.server != nil {
-		fmt.Fprintf(&b, "%v: ", l.server)
+	fmt.Fprintf(&b, "%7.3f s  ", h.At.Seconds())
+	if h.Server != nil {
+		fmt.Fprintf(&b, "%v: ", h.Server)
 	}
-	b.WriteString(l.what)
-	if l.body != nil {
-		b.WriteString(" " + Describe(l.body))
+	b.WriteString(h.What)
+	if h.Body != nil {
+		b.WriteString(" " + Describe(h.Body))
 	}
-	if changes := l.changes(); len(changes) > 0 {
-		b.WriteString("; now " + strings.Join(changes, ", "))
+	if h.Changes != "" {
+		b.WriteString("; now " + h.Changes)
 	}
 	return b.String()
 }

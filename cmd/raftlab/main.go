@@ -4,6 +4,7 @@
 //	raftlab chaos --seeds 1000    many clusters with many faults; all must hold
 //	raftlab replay --seed 17      one of them again, step by step
 //	raftlab hash --seeds 20       what each did, as a number, to compare machines
+//	raftlab play part3            a part of the tutorial, step by step
 //	raftlab zoo run               famous bugs, and whether the tests catch them
 //
 // docs/simulator.md tells what is simulated and how to read a trace.
@@ -38,7 +39,7 @@ func newCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newChaos(), newReplay(), newHash(), newZoo())
+	root.AddCommand(newChaos(), newReplay(), newHash(), newPlay(), newZoo())
 	return root
 }
 
