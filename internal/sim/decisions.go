@@ -88,19 +88,17 @@ type Decisions struct {
 	List   []Decision
 }
 
-// Faults counts the decisions for something to go wrong.
-func (d *Decisions) Faults() int {
-	n := 0
-	for _, one := range d.List {
-		if one.IsFault() {
-			n++
+// Count counts the decisions for something to go wrong, and those of clients to call.
+func Count(list []Decision) (faults, calls int) {
+	for _, d := range list {
+		if d.IsFault() {
+			faults++
+		} else {
+			calls++
 		}
 	}
-	return n
+	return faults, calls
 }
-
-// Calls counts the decisions of clients to call.
-func (d *Decisions) Calls() int { return len(d.List) - d.Faults() }
 
 // Write writes the decisions as JSON, one on each line.
 func (d *Decisions) Write(w io.Writer) error {

@@ -27,13 +27,14 @@ type Config struct {
 	Record bool
 	Only   *Decisions
 
+	// Until, if not 0, ends the run at this time. A run that ends so has not failed,
+	// but neither has it shown that all is well.
+	Until time.Duration
+
 	// Observe, if not nil, is given each *trace.Record of the run and each [Line]
 	// of its clients, in order. A record is only valid during the call. The run
 	// is the same with and without it.
 	Observe func(fmt.Stringer)
-
-	// until, if not 0, ends the run at this time, whatever has come of it.
-	until time.Duration
 
 	// blind switches the invariants off, so that a test can see what the checks
 	// from outside find alone.
@@ -51,6 +52,7 @@ type Report struct {
 	Steps      int64         // events that the servers' cores have taken in
 	Operations int           // calls that clients have begun
 	Duration   time.Duration // of virtual time
+	HealAt     time.Duration // when everything was, or would have been, healed
 	Coverage   Coverage
 
 	// Decisions are what the run drew, if Config asks for it.
@@ -140,7 +142,7 @@ func RunSeed(config Config, seed uint64) (report Report) {
 		s.watcher.ends(&report)
 	}()
 	s.run()
-	if s.failure == nil {
+	if s.failure == nil && !s.late() {
 		s.judge()
 	}
 	return report
@@ -192,10 +194,13 @@ func (s *simulation) run() {
 	s.startClients()
 	s.planFault()
 	s.after(s.healAt, s.heal)
-	for s.failure == nil && !s.settled && (s.config.until == 0 || s.now <= s.config.until) {
+	for s.failure == nil && !s.settled && !s.late() {
 		s.happen(s.queue.pop())
 	}
 }
+
+// late reports whether nobody is interested any more.
+func (s *simulation) late() bool { return s.config.Until != 0 && s.now > s.config.Until }
 
 // happen lets one happening happen. The queue never runs empty: healing is
 // planned from the start, and afterwards the next look whether all has settled.
@@ -292,6 +297,7 @@ func (s *simulation) report() Report {
 		Steps:      s.steps,
 		Operations: s.operations,
 		Duration:   s.now,
+		HealAt:     s.healAt,
 		Coverage:   s.coverage,
 		Decisions:  s.decisions.made,
 	}
