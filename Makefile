@@ -17,6 +17,8 @@ long:
 fuzz:
 	RUNS=1000000 .ci/run fuzz
 
-# What is generated: in docs/figure2.md, the lines that turn red.
+# What is generated: figures, quoted code and diffs in docs/, and in docs/figure2.md
+# the lines that turn red.
 gen:
+	go run ./internal/docgen
 	go test -count=1 -run TestBreaks ./internal/scenario -breaks all -update

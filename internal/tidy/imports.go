@@ -66,6 +66,8 @@ var rooms = []room{
 	}},
 	{dir: "internal/zoo", std: everything},
 	{dir: "internal/zoo/hunt", std: everything, own: []string{"internal/sim"}},
+	{dir: "internal/docgen/...", std: everything, own: []string{"raft", "internal/core", "internal/scenario", "internal/trace", "internal/zoo"}},
+	{dir: "docs/bothways", std: everything},
 	{dir: "internal/prochaos", std: everything, own: []string{"api", "kvclient", "internal/lincheck"}},
 	{dir: "internal/tidy/...", std: everything, own: []string{"internal/tidy"}},
 
