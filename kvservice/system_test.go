@@ -235,6 +235,7 @@ func TestSystemRetryHasOneAnswerWhoeverLeads(t *testing.T) {
 		s.start(id)
 	}
 	everyoneLeads()
+	s.leader()
 	_, body := s.post(1, "/get", `{"Key":"x"}`)
 	require.Contains(t, body, `"Value":"foobar"`)
 }
