@@ -162,7 +162,7 @@ func TestExitCodes(t *testing.T) {
 					w.Write(body)
 				})
 				s := newShell(t, g.URL)
-				return s, s.run(append([]string{"put", "k", "v", "--timeout", "2s"}, more...)...)
+				return s, s.run(append([]string{"put", "k", "v", "--timeout", "800ms"}, more...)...)
 			}
 			s, got := put()
 			require.Equal(t, test.code, got.code, got.stderr)
