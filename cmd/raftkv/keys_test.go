@@ -161,8 +161,12 @@ func TestExitCodes(t *testing.T) {
 					w.WriteHeader(api.HTTPStatus(test.status))
 					w.Write(body)
 				})
+				timeout := "30s" // this answer ends the call
+				if test.code >= api.ExitUnavailable {
+					timeout = "1s" // after it the client asks on to the end
+				}
 				s := newShell(t, g.URL)
-				return s, s.run(append([]string{"put", "k", "v", "--timeout", "800ms"}, more...)...)
+				return s, s.run(append([]string{"put", "k", "v", "--timeout", timeout}, more...)...)
 			}
 			s, got := put()
 			require.Equal(t, test.code, got.code, got.stderr)
