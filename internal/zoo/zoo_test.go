@@ -88,7 +88,7 @@ func TestTable(t *testing.T) {
 // Five bugs of five layers; raftlab zoo run catches all of them.
 func TestFiveAreCaught(t *testing.T) {
 	root, bugs := readBugs(t)
-	five, err := Named(bugs, []string{"vote-log-length-only", "torn-tail-not-cut-off", "failed-cas-not-recorded", "first-copy-answered-only", "last-attempt-decides"})
+	five, err := Named(bugs, []string{"no-dedup", "torn-tail-not-cut-off", "failed-cas-not-recorded", "first-copy-answered-only", "last-attempt-decides"})
 	require.NoError(t, err)
 	layers := map[string]bool{}
 	results, err := Run(t.Context(), Options{Root: root, Jobs: runtime.GOMAXPROCS(0)}, five)
