@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -121,7 +122,7 @@ all bugs are tried. Exits 1 if one escapes, or fits the sources no longer.`,
 		if bugs, err = zoo.Named(bugs, names); err != nil {
 			return err
 		}
-		ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt)
+		ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
 		defer stop()
 		began, done := time.Now(), 0
 		results, err := zoo.Run(ctx, zoo.Options{Root: root, Jobs: *jobs, Report: func(r zoo.Result) {
