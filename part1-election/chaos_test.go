@@ -68,7 +68,7 @@ func TestLeaderLosesItsVoiceInAnElection(t *testing.T) {
 func TestLeadersAreCutOff(t *testing.T) {
 	rafttest.EachSeed(t, 20, func(t *testing.T) {
 		c := rafttest.New(t, 5, NewNode)
-		c.Chaos(5*time.Second, rafttest.IsolateServers, rafttest.CutLinks, rafttest.LoseMessages)
+		c.Chaos(5*time.Second, rafttest.IsolateServers, rafttest.CutLinks, rafttest.LoseMessages, rafttest.DelayMessages)
 		c.CheckSingleLeader()
 	})
 }

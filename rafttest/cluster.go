@@ -22,6 +22,7 @@ type Cluster struct {
 
 	cut  map[link]bool
 	loss float64 // how many of the messages get lost, from 0 to 1
+	late float64 // how many take very long
 
 	check    checker
 	trace    trace
@@ -180,13 +181,7 @@ func (c *Cluster) WaitForLeader() *Server {
 func (c *Cluster) CheckSingleLeader() *Server {
 	c.t.Helper()
 	c.runUntil(func() bool {
-		leaders := 0
-		for _, s := range c.Running() {
-			if s.status.State == leader {
-				leaders++
-			}
-		}
-		return leaders == 1 && c.Leader() != nil
+		return len(c.leaders()) == 1 && c.Leader() != nil
 	}, func() string { return "no single leader" })
 	return c.Leader()
 }
@@ -263,20 +258,28 @@ func (sub *Submission) WaitCommitted() {
 	}
 }
 
-// Commit has each of the commands committed before the next. A command whose
-// leader is lost on the way is submitted again, so it may be there twice.
+// Commit has each of the commands committed before the next. It asks as a client
+// does that cannot know who really leads: any server that believes it does. A
+// command that is not committed soon is submitted again, so it may be there twice.
 func (c *Cluster) Commit(commands ...string) {
 	c.t.Helper()
 	for _, command := range commands {
 		for done := false; !done; {
-			sub := c.Submit(command)
-			again := c.now + 4*ElectionTimeout
+			c.runUntil(func() bool { return len(c.leaders()) > 0 }, func() string { return "no leader" })
+			leaders := c.leaders()
+			sub := leaders[c.rng.IntN(len(leaders))].Submit(command)
+			again := c.now + 2*ElectionTimeout
 			c.runUntil(func() bool {
 				done = sub.Committed()
 				return done || sub.Lost() || c.now > again
 			}, func() string { return command + " was not committed" })
 		}
 	}
+}
+
+// leaders returns the running servers that believe they lead.
+func (c *Cluster) leaders() []*Server {
+	return slices.DeleteFunc(c.Running(), func(s *Server) bool { return s.status.State != leader })
 }
 
 // WaitApplied waits until a server has applied these commands, in this order
@@ -320,6 +323,7 @@ func (c *Cluster) step(s *Server, what string, body any, event func() Effects) {
 	line := c.trace.add(c.now, s, what, body)
 	c.stepping = true
 	defer func() {
+		c.t.Helper()
 		c.stepping = false
 		if broken := recover(); broken != nil {
 			if c.failed {
@@ -359,6 +363,7 @@ func (s *Server) observe() {
 }
 
 func (c *Cluster) carryOut(s *Server, e Effects) {
+	c.t.Helper()
 	for _, m := range e.Send {
 		c.send(s, m)
 	}
@@ -408,7 +413,7 @@ func (c *Cluster) setTimer(s *Server, timer int, action TimerAction) {
 	}
 	c.schedule(wait, Waiting{Kind: "timer", From: s.id, Text: what},
 		func() bool { return s.life == life && s.timers[timer] == number },
-		func() { c.step(s, "the "+what+" fires", nil, fire) })
+		func() { c.t.Helper(); c.step(s, "the "+what+" fires", nil, fire) })
 }
 
 // send puts a message on its way, or loses it. A message to a server that is
@@ -421,8 +426,12 @@ func (c *Cluster) send(from *Server, m Message) {
 	case from.dropAfter > 0:
 		from.dropAfter--
 	}
-	to := c.Server(m.To)
-	c.schedule(c.delay(), Waiting{Kind: "message", From: from.id, To: m.To, Body: m.Body}, nil, func() {
+	to, wait := c.Server(m.To), c.delay()
+	if c.rng.Float64() < c.late {
+		wait += c.upTo(2 * ElectionTimeout)
+	}
+	c.schedule(wait, Waiting{Kind: "message", From: from.id, To: m.To, Body: m.Body}, nil, func() {
+		c.t.Helper()
 		if to.node == nil || c.cut[link{from.id, to.id}] {
 			c.trace.lost(c.now, from, m)
 			return

@@ -89,13 +89,17 @@ func (c *Cluster) DropAfter(s *Server, n int) { s.dropAfter = n }
 // Lose lets a part of all messages get lost, from 0 for none to 1 for all.
 func (c *Cluster) Lose(part float64) { c.loss = part }
 
+// Delay lets a part of all messages take up to two election timeouts longer, so
+// that they arrive when what they are about is over. 0 is none, 1 is all.
+func (c *Cluster) Delay(part float64) { c.late = part }
+
 // Heal mends all links of the given servers, or, if none is given, everything in
 // the network. Servers that are down stay down.
 func (c *Cluster) Heal(servers ...*Server) {
 	if len(servers) == 0 {
 		c.note("the network is healed")
 		clear(c.cut)
-		c.loss = 0
+		c.loss, c.late = 0, 0
 		for _, s := range c.servers {
 			s.dropAfter = -1
 		}
@@ -122,6 +126,7 @@ const (
 	IsolateServers              // the leader, or another server
 	CutLinks                    // one link, in one direction or both
 	LoseMessages                // every fifth message
+	DelayMessages               // every fifth message, beyond the next election
 )
 
 // Chaos lets faults happen for a span of time, one after the other, which and
@@ -138,7 +143,7 @@ func (c *Cluster) Chaos(span time.Duration, faults ...Fault) {
 // StartChaos is Chaos, but returns at once: the test goes on meanwhile.
 func (c *Cluster) StartChaos(span time.Duration, faults ...Fault) {
 	if len(faults) == 0 {
-		faults = []Fault{CrashLeaders, IsolateServers, CutLinks, LoseMessages}
+		faults = []Fault{CrashLeaders, IsolateServers, CutLinks, LoseMessages, DelayMessages}
 	}
 	end := c.now + span
 	var next func()
@@ -150,6 +155,7 @@ func (c *Cluster) StartChaos(span time.Duration, faults ...Fault) {
 	}
 	c.fault(c.upTo(2*ElectionTimeout), next)
 	c.fault(span, func() {
+		c.t.Helper()
 		for _, s := range c.servers {
 			s.crashInSave, s.crashAfterVote = false, false
 			c.Restart(s)
@@ -182,6 +188,7 @@ func (c *Cluster) strike(fault Fault, end time.Duration) {
 			return
 		}
 		c.fault(over, func() {
+			c.t.Helper()
 			s.crashInSave, s.crashAfterVote = false, false
 			c.Restart(s)
 		})
@@ -201,6 +208,13 @@ func (c *Cluster) strike(fault Fault, end time.Duration) {
 		c.fault(over, func() {
 			c.note("messages arrive again")
 			c.Lose(0)
+		})
+	case DelayMessages:
+		c.note("every fifth message is late")
+		c.Delay(0.2)
+		c.fault(over, func() {
+			c.note("messages are in time again")
+			c.Delay(0)
 		})
 	}
 }

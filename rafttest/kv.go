@@ -235,6 +235,7 @@ func (a *Client) try(call *Call) {
 		return
 	}
 	kv.client(kv.delay(), fmt.Sprintf("%v asks %v: %v", a, s, call.request), nil, func() {
+		kv.t.Helper()
 		if s.node == nil {
 			kv.note("%v asks %v, which is down", a, s)
 			next(refusedPause)
