@@ -39,7 +39,7 @@ func newCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newChaos(), newReplay(), newHash(), newPlay(), newZoo())
+	root.AddCommand(newChaos(), newReplay(), newShrink(), newHash(), newPlay(), newZoo())
 	return root
 }
 
