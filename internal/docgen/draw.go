@@ -2,8 +2,10 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -47,6 +49,12 @@ type arrow struct {
 	call           bool // a client's
 }
 
+// moment is a server's state at some time.
+type moment struct {
+	status  raft.Status
+	entries []entry
+}
+
 // span is a stretch of a server's line.
 type span struct {
 	column, from, to int // rows
@@ -65,10 +73,12 @@ type artist struct {
 	role      map[int]string // by column; "down" if so
 	since     map[int]int
 	callsDone int
+	saysDone  int
 	landed    int
 
 	began bool
-	cores map[int]core.Core // by column; of one that is down, as it was
+	acted map[int]int    // by column: the line of its last step
+	last  map[int]moment // by column: the state after its last step
 }
 
 func (f *figure) draw(root string) (*drawing, error) {
@@ -84,7 +94,7 @@ func (f *figure) draw(root string) (*drawing, error) {
 	a := &artist{
 		f: f, d: &drawing{figure: f},
 		nextRow: make([]int, len(f.servers)), flying: map[int]*arrow{},
-		role: map[int]string{}, since: map[int]int{}, cores: map[int]core.Core{},
+		role: map[int]string{}, since: map[int]int{}, last: map[int]moment{}, acted: map[int]int{},
 	}
 	for c := range f.servers {
 		if !a.isClient(c) {
@@ -140,24 +150,33 @@ func (a *artist) toLine(line int) {
 func (a *artist) begin() {
 	for c := range a.f.servers {
 		n := note{column: c}
-		if a.cores[c] == nil {
+		last, ok := a.last[c]
+		if !ok {
 			continue
 		}
-		s := a.cores[c].Status()
+		s := last.status
 		if s.Term == 0 && s.LastIndex == 0 && a.role[c] == "follower" {
 			continue
 		}
 		n.lines = []string{fmt.Sprintf("%s, term %d", a.role[c], s.Term)}
 		if a.f.logs {
-			n.entries = logOf(a.cores[c], s)
+			n.entries = last.entries
 		}
 		a.use(c, 0)
 		a.add(n)
 	}
 }
 
-// drawCalls draws what clients hear or say before a line.
+// drawCalls draws what clients hear or say before a line, and puts down what is
+// to be said there.
 func (a *artist) drawCalls(before int) {
+	for ; a.saysDone < len(a.f.says) && a.f.says[a.saysDone].line < before; a.saysDone++ {
+		said := a.f.says[a.saysDone]
+		c := a.f.column(said.server)
+		row := a.bottom()
+		a.use(c, row)
+		a.add(note{column: c, row: row, lines: []string{said.text}})
+	}
 	for ; a.callsDone < len(a.f.calls); a.callsDone++ {
 		c := a.f.calls[a.callsDone]
 		if c.line >= before {
@@ -203,16 +222,22 @@ func (a *artist) happens(h scenario.Happening) {
 		return
 	}
 	from, to := a.columnOf(h.Message.From), a.columnOf(h.Message.To)
-	if from < 0 || to < 0 || a.f.hidden[fmt.Sprintf("%d->%d", h.Message.From, h.Message.To)] {
+	if from < 0 || to < 0 {
 		return
 	}
 	switch h.What {
 	case scenario.Sent:
+		if a.f.hides(h.Message.From, h.Message.To, h.Line) {
+			return
+		}
 		a.flying[h.Number] = &arrow{from: from, to: to, sent: max(0, a.nextRow[from]-1), text: describe(h.Message), inFlight: true}
 		if !a.shown() {
 			a.flying[h.Number].sent = -1
 		}
 	case scenario.Copied:
+		if a.f.hides(h.Message.From, h.Message.To, h.Line) {
+			return
+		}
 		a.flying[h.Number] = &arrow{from: from, to: to, sent: a.lineRow, text: describe(h.Message) + " (copy)", inFlight: true}
 		if a.shown() {
 			a.use(from, a.lineRow)
@@ -220,7 +245,7 @@ func (a *artist) happens(h scenario.Happening) {
 	case scenario.Arrived, scenario.Lost:
 		arrow := a.flying[h.Number]
 		delete(a.flying, h.Number)
-		if !a.shown() {
+		if !a.shown() || arrow == nil {
 			return
 		}
 		arrow.inFlight = false
@@ -251,7 +276,10 @@ func (a *artist) step(h scenario.Happening) {
 	if h.Step.Note == "crash" {
 		role = "down"
 	}
-	a.cores[c] = h.Core
+	before := a.last[c]
+	a.last[c] = moment{r.After, logOf(h.Core, r.After)}
+	later := a.acted[c] < h.Line
+	a.acted[c] = h.Line
 	if !a.shown() {
 		if a.began && role != a.role[c] {
 			a.endSpan(c, a.bottom())
@@ -268,6 +296,10 @@ func (a *artist) step(h scenario.Happening) {
 		happened = true
 	case raft.Submit:
 		happened = true
+	case raft.Saved:
+		if later { // on a line of its own: the disk was slow
+			n.lines, happened = append(n.lines, "has saved"), true
+		}
 	case nil:
 		n.lines, happened = append(n.lines, strings.Replace(r.Note+"s", "crashs", "crashes", 1)), true
 	}
@@ -282,8 +314,8 @@ func (a *artist) step(h scenario.Happening) {
 	if v := r.After.VotedFor; v != raft.None && v != r.Before.VotedFor && v != r.Server {
 		n.lines = append(n.lines, fmt.Sprintf("votes for %d", v))
 	}
-	if a.f.logs && role != "down" && (r.Effects.Save.FirstIndex != 0 || r.After.CommitIndex != r.Before.CommitIndex) {
-		n.entries = logOf(h.Core, r.After)
+	if a.f.logs && role != "down" && !slices.Equal(before.entries, a.last[c].entries) {
+		n.entries = a.last[c].entries
 	}
 	if happened {
 		n.row = max(a.lineRow, a.nextRow[c])
@@ -324,14 +356,11 @@ func (a *artist) endSpan(column, row int) {
 }
 
 func (a *artist) finish() {
-	for n := 1; len(a.flying) > 0; n++ {
-		if arrow, ok := a.flying[n]; ok {
-			delete(a.flying, n)
-			if arrow.sent >= 0 && !a.f.landed {
-				arrow.ended = arrow.sent + 1
-				a.d.rows = max(a.d.rows, arrow.ended+1)
-				a.d.arrows = append(a.d.arrows, arrow)
-			}
+	for _, n := range slices.Sorted(maps.Keys(a.flying)) {
+		if arrow := a.flying[n]; arrow.sent >= 0 && !a.f.landed {
+			arrow.ended = arrow.sent + 1
+			a.d.rows = max(a.d.rows, arrow.ended+1)
+			a.d.arrows = append(a.d.arrows, arrow)
 		}
 	}
 	for c := range a.f.servers {

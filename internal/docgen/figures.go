@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"raftkv/raft"
 )
 
 const (
@@ -29,6 +31,7 @@ type figure struct {
 	stop    int          // end when so many messages have arrived or are lost; 0: at the end
 	landed  bool         // leave out what is still in flight at the end
 	calls   []call
+	says    []say
 }
 
 // call is an arrow between a client and a server, which the story does not have.
@@ -40,6 +43,13 @@ type call struct {
 	lost     bool
 }
 
+// say is a note about a server that the story does not make: the point, perhaps.
+type say struct {
+	line   int // of the story, after which it stands
+	server string
+	text   string
+}
+
 // readFigures reads docs/chapters/figures.txt. A figure begins with its name;
 // the lines below it begin with a blank, a word and what the word is about:
 //
@@ -47,13 +57,15 @@ type call struct {
 //	  caption One vote in a term.
 //	  story   one-vote.txt 7-16      the file and the lines that are shown
 //	  columns A 1 2 3                a letter is a client
-//	  hide    2->3 3->2              messages between these are left out
+//	  hide    2->3 3->2@12 *         messages between these are left out; only those
+//	                                 sent in line 12; all
 //	  skip    9 10                   lines that happen and are not shown
 //	  logs                           show the logs where they change
 //	  stop    7                      end when 7 messages have arrived or are lost
 //	  landed                         leave out what is in flight at the end
 //	  call    9 A->1 put x foo       at line 9 client A asks server 1
 //	  call    9+ 1->A ok             after what line 9 does; -x-> if it is lost
+//	  say     13 2 still leads       a note about server 2 after line 13
 func readFigures(root string) ([]figure, error) {
 	text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(figuresFile)))
 	if err != nil {
@@ -80,6 +92,7 @@ func readFigures(root string) ([]figure, error) {
 
 var (
 	storyForm = regexp.MustCompile(`^(\S+) (\d+)-(\d+)$`)
+	sayForm   = regexp.MustCompile(`^(\d+) ([A-Z1-9]) (.+)$`)
 	callForm  = regexp.MustCompile(`^(\d+)(\+?) ([A-Z1-9])-(x-)?>([A-Z1-9]) (.+)$`)
 )
 
@@ -124,10 +137,23 @@ func (f *figure) set(word, rest string) error {
 		}
 		line, _ := strconv.Atoi(m[1])
 		f.calls = append(f.calls, call{line, m[2] != "", m[3], m[5], m[6], m[4] != ""})
+	case "say":
+		m := sayForm.FindStringSubmatch(rest)
+		if m == nil {
+			return fmt.Errorf("a note is LINE SERVER TEXT, not %q", rest)
+		}
+		line, _ := strconv.Atoi(m[1])
+		f.says = append(f.says, say{line, m[2], m[3]})
 	default:
-		return fmt.Errorf("no word %q; there are caption story columns hide skip logs stop landed call", word)
+		return fmt.Errorf("no word %q; there are caption story columns hide skip logs stop landed call say", word)
 	}
 	return nil
+}
+
+// hides reports whether messages of a link that are sent in a line are left out.
+func (f *figure) hides(from, to raft.ServerID, line int) bool {
+	link := fmt.Sprintf("%d->%d", from, to)
+	return f.hidden["*"] || f.hidden[link] || f.hidden[fmt.Sprintf("%s@%d", link, line)]
 }
 
 func (f *figure) column(name string) int { return slices.Index(f.servers, name) }

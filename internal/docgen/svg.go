@@ -55,7 +55,7 @@ func (d *drawing) svg() []byte {
 	right := 70.0
 	p.left = 70
 	for _, n := range d.notes {
-		w := max(width(noteText(n)), entryWidth*float64(len(n.entries))) + 20
+		w := max(width(noteText(n)), logWidth(n.entries)) + 20
 		switch n.column {
 		case 0:
 			p.left = max(p.left, w)
@@ -133,7 +133,17 @@ func (p *painter) columns(h float64) {
 
 func noteText(n note) string { return strings.Join(n.lines, "; ") }
 
-const entryWidth, entryHeight = 38, 30
+const entryHeight = 30
+
+func (e entry) width() float64 { return max(26, float64(len(e.command))*7+10) }
+
+func logWidth(entries []entry) float64 {
+	w := 0.0
+	for _, e := range entries {
+		w += e.width()
+	}
+	return w
+}
 
 // sizes returns how high the words of a note and its log are.
 func (p *painter) sizes(n note) (words, log float64) {
@@ -146,6 +156,24 @@ func (p *painter) sizes(n note) (words, log float64) {
 	return words, log
 }
 
+// leftOf reports whether a note stands left of its line: in the first column, and
+// where only arrows from the right arrive.
+func (p *painter) leftOf(n note) bool {
+	if n.column == 0 || n.column == p.last() {
+		return n.column == 0
+	}
+	fromRight := false
+	for _, a := range p.d.arrows {
+		if a.to == n.column && a.ended == n.row && !a.lost && !a.inFlight {
+			if a.from < a.to {
+				return false
+			}
+			fromRight = true
+		}
+	}
+	return fromRight
+}
+
 // noteBox is where the words of a note and its log stand.
 func (p *painter) noteBox(n note) (words, log box) {
 	wordsHeight, logHeight := p.sizes(n)
@@ -155,7 +183,7 @@ func (p *painter) noteBox(n note) (words, log box) {
 	}
 	place := func(up, w, h float64) box {
 		left := p.x(n.column) + 10
-		if n.column == 0 {
+		if p.leftOf(n) {
 			left = p.x(n.column) - 10 - w
 		}
 		return box{left, up, left + w, up + h}
@@ -164,7 +192,7 @@ func (p *painter) noteBox(n note) (words, log box) {
 		words = place(up, width(noteText(n)), wordsHeight-2)
 	}
 	if logHeight > 0 {
-		log = place(up+wordsHeight, entryWidth*float64(len(n.entries)), entryHeight)
+		log = place(up+wordsHeight, logWidth(n.entries), entryHeight)
 	}
 	return words, log
 }
@@ -190,15 +218,16 @@ func (p *painter) note(n note) {
 		p.f(`<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" rx="4" fill="%s"/>`, words.x0, words.y0, words.x1-words.x0, words.y1-words.y0, fill)
 		p.f(`<text x="%.1f" y="%.1f">%s</text>`, words.x0+4, words.y1-6, html.EscapeString(text))
 	}
-	for i, e := range n.entries {
-		left := log.x0 + entryWidth*float64(i)
+	left := log.x0
+	for _, e := range n.entries {
 		style := fmt.Sprintf(`fill="white" stroke="%s" stroke-dasharray="3 2"`, faint)
 		if e.committed {
 			style = fmt.Sprintf(`fill="%s" stroke="%s" stroke-width="2"`, accent, ink)
 		}
-		p.f(`<rect x="%.1f" y="%.1f" width="%d" height="%d" %s/>`, left+1, log.y0, entryWidth-3, entryHeight, style)
-		p.f(`<text x="%.1f" y="%.1f" font-size="10" text-anchor="middle">t%d</text>`, left+entryWidth/2, log.y0+11, e.term)
-		p.f(`<text x="%.1f" y="%.1f" font-size="11" text-anchor="middle">%s</text>`, left+entryWidth/2, log.y0+24, html.EscapeString(e.command))
+		p.f(`<rect x="%.1f" y="%.1f" width="%.1f" height="%d" %s/>`, left+1, log.y0, e.width()-3, entryHeight, style)
+		p.f(`<text x="%.1f" y="%.1f" font-size="10" text-anchor="middle">t%d</text>`, left+e.width()/2, log.y0+11, e.term)
+		p.f(`<text x="%.1f" y="%.1f" font-size="11" text-anchor="middle">%s</text>`, left+e.width()/2, log.y0+24, html.EscapeString(e.command))
+		left += e.width()
 	}
 }
 
