@@ -193,9 +193,10 @@ func TestCallTellsWhetherTheRequestMayHaveBeenExecuted(t *testing.T) {
 		stop(nodes)
 		done := startCall(t.Context(), nodes[0], 2, string(make([]byte, 1200))) // is being written
 		synctest.Wait()
-		_, err := nodes[0].Call(t.Context(), 2, nil)
-		require.ErrorIs(t, err, ErrNotSent)
-		r := <-done
+		r := <-startCall(t.Context(), nodes[0], 2, "")
+		require.ErrorIs(t, r.err, ErrNotSent)
+		require.Zero(t, r.after, "it waited where there was no room")
+		r = <-done
 		require.ErrorIs(t, r.err, ErrReplyLost, "some of it was written")
 		require.Equal(t, 5*time.Second, r.after, "WriteTimeout")
 	})
