@@ -65,6 +65,20 @@ func TestLeaderLosesItsVoiceInAnElection(t *testing.T) {
 	}
 }
 
+// Every second vote comes when another election is under way.
+func TestVotesComeLate(t *testing.T) {
+	rafttest.EachSeed(t, 20, func(t *testing.T) {
+		c := rafttest.New(t, 5, NewNode)
+		for range 10 {
+			c.Delay(0.5)
+			c.Isolate(c.WaitForLeader())
+			c.RunFor(3 * rafttest.ElectionTimeout)
+			c.Heal()
+		}
+		c.CheckSingleLeader()
+	})
+}
+
 func TestLeadersAreCutOff(t *testing.T) {
 	rafttest.EachSeed(t, 20, func(t *testing.T) {
 		c := rafttest.New(t, 5, NewNode)

@@ -427,7 +427,7 @@ func (c *Cluster) send(from *Server, m Message) {
 		from.dropAfter--
 	}
 	to, wait := c.Server(m.To), c.delay()
-	if c.rng.Float64() < c.late {
+	if c.late > 0 && c.rng.Float64() < c.late {
 		wait += c.upTo(2 * ElectionTimeout)
 	}
 	c.schedule(wait, Waiting{Kind: "message", From: from.id, To: m.To, Body: m.Body}, nil, func() {
