@@ -94,11 +94,7 @@ func (i *inspector) file(f *ast.File) {
 			i.refuse(fn.Pos(), "%s has no body: it could only come from outside of Go", fn.Name.Name)
 		}
 	}
-	for _, decl := range f.Decls {
-		if g, ok := decl.(*ast.GenDecl); ok && g.Tok == token.VAR {
-			ast.Inspect(g, i.initialValue)
-		}
-	}
+	i.initialValues(f)
 	if !i.rules.Goroutines {
 		ast.Inspect(f, func(n ast.Node) bool {
 			if g, ok := n.(*ast.GoStmt); ok {
@@ -124,20 +120,72 @@ func (i *inspector) comment(c *ast.Comment) {
 	}
 }
 
-// initialValue refuses a function literal in the initial value of a variable of
-// the package: it may be called before the first check, like init.
-func (i *inspector) initialValue(n ast.Node) bool {
-	switch n := n.(type) {
-	case *ast.FuncLit:
-		i.refuse(n.Pos(), "a variable of the package may not begin with a function literal: like init, it could run before the first check")
-		return false
+// initialValues refuses what would run before the first check, as init would: a
+// call in the initial value of a variable of the package, unless it calls an
+// imported package and hands over nothing that could call back.
+func (i *inspector) initialValues(f *ast.File) {
+	imported := map[string]bool{}
+	for _, spec := range f.Imports {
+		name, _ := strconv.Unquote(spec.Path.Value)
+		name = path.Base(name)
+		if spec.Name != nil {
+			name = spec.Name.Name
+		}
+		imported[name] = true
 	}
-	return true
+	for _, decl := range f.Decls {
+		g, ok := decl.(*ast.GenDecl)
+		if !ok || g.Tok != token.VAR {
+			continue
+		}
+		for _, spec := range g.Specs {
+			for _, value := range spec.(*ast.ValueSpec).Values {
+				if at := ownCode(value, imported); at.IsValid() && calls(value) {
+					i.refuse(at, "the initial value of a variable of the package may not run code of yours: like init, it would run before the first check")
+				}
+			}
+		}
+	}
 }
 
-// stops reports whether a file's name would keep it out of some builds, as in
-// raft_windows.go, or make it a test.
-func stops(name string) bool {
-	base := strings.TrimSuffix(path.Base(name), ".go")
-	return strings.HasSuffix(base, "_test") || strings.HasPrefix(base, "_") || strings.HasPrefix(base, ".")
+// calls reports whether an expression calls anything when it is evaluated.
+func calls(e ast.Expr) bool {
+	found := false
+	ast.Inspect(e, func(n ast.Node) bool {
+		_, call := n.(*ast.CallExpr)
+		found = found || call
+		_, literal := n.(*ast.FuncLit)
+		return !literal // its body is not run by writing it down
+	})
+	return found
+}
+
+// harmless are the names that a call in an initial value may use: they run
+// nothing of the student's.
+var harmless = []string{
+	"make", "new", "len", "cap", "append", "min", "max", "nil", "true", "false", "string", "byte", "rune", "bool", "any", "error",
+	"int", "int8", "int16", "int32", "int64", "uint", "uint8", "uint16", "uint32", "uint64", "float64",
+}
+
+// ownCode returns where an expression names something that could be code of the
+// student's: a literal of a function, a method, or any name that is not harmless.
+func ownCode(e ast.Expr, imported map[string]bool) token.Pos {
+	var at token.Pos
+	ast.Inspect(e, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.FuncLit:
+			at = n.Pos()
+			return false
+		case *ast.SelectorExpr:
+			if x, ok := n.X.(*ast.Ident); ok && imported[x.Name] {
+				return false
+			}
+		case *ast.Ident:
+			if !slices.Contains(harmless, n.Name) {
+				at = n.Pos()
+			}
+		}
+		return true
+	})
+	return at
 }

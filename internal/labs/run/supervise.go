@@ -260,7 +260,10 @@ func Main(part, checksText string, funcs map[string]Func) {
 		if err != nil {
 			return err
 		}
-		data, err := json.Marshal(v)
+		data, err := json.Marshal(struct {
+			Verdict
+			Nonce string `json:"nonce,omitempty"` // tells raftlab grade that it is this run's verdict
+		}{v, os.Getenv("RAFTLAB_NONCE")})
 		if err != nil {
 			return err
 		}
