@@ -160,7 +160,7 @@ func (s *simulation) nextCall(c *client) {
 		default:
 			s.operations++
 			if op := s.drawOperation(c); s.decide(makeCall, c.index, 0, true) {
-				s.because("%s", op.Text())
+				s.because("%s", describeOperation(&op))
 				s.begin(c, op)
 			} else {
 				s.nextCall(c)

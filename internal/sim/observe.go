@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"raftkv/api"
+	"raftkv/internal/lincheck"
 	"raftkv/internal/trace"
 	"raftkv/kvservice/machine"
 	"raftkv/raft"
@@ -39,8 +40,13 @@ func (w *watcher) begins() {
 	run := trace.Run{
 		Format: trace.FormatVersion,
 		Title:  fmt.Sprintf("seed %d, profile %s", w.s.seed, w.s.profile.Name),
-		Repeat: w.s.report().RepeatLine(),
 		Plan:   w.s.plan.String(),
+	}
+	if only := w.s.config.Only; only != nil {
+		faults, calls := Count(only.List)
+		run.Title += fmt.Sprintf(", with %d faults and %d calls", faults, calls)
+	} else {
+		run.Repeat = w.s.report().RepeatLine()
 	}
 	for i := range w.s.plan.nodes {
 		run.Servers = append(run.Servers, id(i))
@@ -149,7 +155,7 @@ func (w *watcher) tookEffect(n *node, index raft.Index, a *machine.Applied) {
 
 func (w *watcher) answered(call *clientCall) {
 	if w != nil {
-		w.take(trace.Answer{At: w.s.now, Client: call.client.index, Call: call.number, Outcome: call.op.Outcome.String(), Text: call.op.String()})
+		w.take(trace.Answer{At: w.s.now, Client: call.client.index, Call: call.number, Outcome: call.op.Outcome.String(), Text: describeAnswer(&call.op)})
 	}
 }
 
@@ -196,6 +202,31 @@ func (w *watcher) ends(r *Report) {
 		line.Failure, line.Text = r.Failure.Kind, r.Failure.Text
 	}
 	w.take(line)
+}
+
+// describeOperation tells what a client asks for.
+func describeOperation(op *lincheck.Operation) string {
+	return describe(machine.Command{Kind: kindOf[op.Kind], Key: op.Key, Value: op.Value, CompareValue: op.Expect})
+}
+
+// describeAnswer tells what a client has asked for and what it has learned.
+func describeAnswer(op *lincheck.Operation) string {
+	text := describeOperation(op)
+	switch {
+	case op.Outcome != lincheck.Applied:
+		return text
+	case !op.Answered:
+		return text + ", result not told"
+	case op.Kind == lincheck.CAS && op.Swapped:
+		return text + " = swapped"
+	case !op.KeyFound:
+		return text + " = absent"
+	case op.Kind == lincheck.CAS:
+		return text + fmt.Sprintf(" = not swapped, it was %q", op.Before)
+	case op.Kind == lincheck.Get:
+		return text + fmt.Sprintf(" = %q", op.Before)
+	}
+	return text + fmt.Sprintf(", before %q", op.Before)
 }
 
 // DescribeCommand turns an entry's command into words, such as

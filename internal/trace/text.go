@@ -69,7 +69,7 @@ func (r *Record) changes() string {
 	if a.Term != b.Term {
 		note("term %d→%d", b.Term, a.Term)
 	}
-	if a.VotedFor != b.VotedFor && a.VotedFor != raft.None {
+	if a.VotedFor != raft.None && (a.VotedFor != b.VotedFor || a.Term != b.Term) {
 		note("votes for n%d", a.VotedFor)
 	}
 	if first := r.Effects.Save.FirstIndex; first != 0 && first <= b.LastIndex {

@@ -9,7 +9,7 @@ const maxHeight = 12e6 // of the scrolled page; browsers refuse much more
 const bucketRows = 128 // arrows, bands and calls are found by the rows that they cross
 
 const $ = id => document.getElementById(id)
-const escape = s => String(s).replace(/[&<>"]/g, c => ({ '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' }[c]))
+const safe = s => String(s).replace(/[&<>"]/g, c => ({ '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' }[c]))
 const seconds = ns => (ns / 1e9).toFixed(3) + ' s'
 const role = { follower: '○', precandidate: '◌', candidate: '◇', leader: '★', down: '✕' }
 
@@ -55,7 +55,10 @@ function build (lines) {
       const message = l.Message && m.messages.get(l.Message)
       if (message) {
         const copy = message.copies.find(c => c.step === undefined && !c.down)
-        if (copy) copy.step = row
+        if (copy) {
+          copy.step = row
+          copy.waits = copy.at < l.At
+        }
       }
     },
     log (l) {
@@ -68,10 +71,13 @@ function build (lines) {
     },
     arrive (l) {
       const message = m.messages.get(l.Message)
-      if (message) message.copies.push({ at: l.At, row: m.rows.length, down: l.Down })
+      if (message) message.copies.push({ at: l.At, row: m.rows.length, down: l.Down }) // drawn there if it waits
     },
     call (l) { m.calls.set(l.Call, Object.assign(l, { row: add(l) })) },
-    attempt (l) { l.call = m.calls.get(l.Call); add(l) },
+    attempt (l) {
+      const call = m.calls.get(l.Call)
+      if (call) (call.attempts ??= []).push({ at: l.At, server: l.Server })
+    },
     effect (l) {
       const call = m.calls.get(l.Call)
       if (call && !call.effect) call.effect = Object.assign(l, { row: m.rows.length - 1 })
@@ -88,7 +94,11 @@ function build (lines) {
       const row = add(l)
       if (fault) { fault.end = row; fault.endAt = l.At }
     },
-    verdict (l) { m.verdict = l; add(l) }
+    verdict (l) {
+      l.short = l.Failure && (l.Text.startsWith(l.Failure) ? l.Text : l.Failure + ': ' + l.Text).split('\n')[0]
+      m.verdict = l
+      add(l)
+    }
   }
   for (const l of lines) if (handlers[l.Kind]) handlers[l.Kind](l)
   arrange(m)
@@ -173,13 +183,12 @@ function change (log, changes) {
 // describe tells what a row is about: who, and what.
 function describe (row) {
   switch (row.Kind) {
-    case 'step': return { who: 'n' + row.Server, what: row.What, more: row.Changes ?? '' }
+    case 'step': return { who: 'n' + row.Server, what: row.What.replace(/^n\d+: /, 'from $&'), more: row.Changes ?? '' }
     case 'call': return { who: 'client ' + row.Client, what: 'calls: ' + row.Text, more: '' }
-    case 'attempt': return { who: 'client ' + row.Client, what: 'asks n' + row.Server + (row.call ? ': ' + row.call.Text : ''), more: '' }
     case 'answer': return { who: 'client ' + row.Client, what: row.Outcome + ': ' + row.Text, more: '' }
     case 'fault': return { who: 'fault', what: row.Text + (row.Links ? ' (' + links(row.Links) + ')' : ''), more: '' }
     case 'fault end': return { who: 'over', what: row.fault ? row.fault.Text : '', more: '' }
-    case 'verdict': return { who: row.Failure ? 'FAILED' : 'ok', what: row.Failure ? row.Failure + ': ' + row.Text : 'nothing was broken', more: '' }
+    case 'verdict': return { who: row.Failure ? 'FAILED' : 'ok', what: row.Failure ? row.short : 'nothing was broken', more: '' }
   }
 }
 
@@ -200,9 +209,9 @@ function links (list) {
 function place () {
   const chart = $('chart')
   const servers = model.run.Servers
-  const faults = 96
+  const faults = 84
   const first = faults + model.faultLanes * 12 + 16
-  const column = Math.max(104, Math.min(170, (chart.clientWidth - first - model.callLanes * 11 - 330) / Math.max(1, servers.length)))
+  const column = Math.max(84, Math.min(160, (chart.clientWidth - first - model.callLanes * 11 - 420) / Math.max(1, servers.length)))
   const calls = first + servers.length * column + 4
   const text = calls + model.callLanes * 11 + 16
   return {
@@ -229,12 +238,12 @@ function resize () {
   draw()
 }
 
-const top = () => $('chart').scrollTop * scale
+const scrolled = () => $('chart').scrollTop * scale
 const termColor = t => `hsl(${(t * 67 + 200) % 360} 70% var(--term-light))`
 
 function draw () {
-  const y = row => headHeight + (row + 0.5) * rowHeight - top()
-  const first = Math.max(0, Math.floor(top() / rowHeight) - 1)
+  const y = row => headHeight + (row + 0.5) * rowHeight - scrolled()
+  const first = Math.max(0, Math.floor(scrolled() / rowHeight) - 1)
   const last = Math.min(model.rows.length - 1, first + Math.ceil((layout.height - headHeight) / rowHeight) + 2)
   const out = ['<defs>' +
     '<pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><path d="M0 0V6" stroke="var(--faint)" stroke-width="2" opacity=".45"/></pattern>' +
@@ -264,7 +273,7 @@ function draw () {
 
 function drawFault (out, f, cut) {
   const [y0, y1] = cut(f.row, f.end ?? model.rows.length)
-  const title = `<title>${escape(describe(f).what)}, from ${seconds(f.At)}${f.end === undefined ? '' : ' to ' + seconds(f.endAt)}</title>`
+  const title = `<title>${safe(describe(f).what)}, from ${seconds(f.At)}${f.end === undefined ? '' : ' to ' + seconds(f.endAt)}</title>`
   if (f.Servers) {
     for (const id of f.Servers) {
       const down = f.Text.endsWith('is down')
@@ -292,7 +301,7 @@ function drawCall (out, c, cut, y) {
   const x = layout.calls + c.lane * 11 + 5
   const outcome = c.answer ? c.answer.Outcome : 'open'
   const width = outcome === 'applied' ? 5 : 2
-  out.push(`<g class="bar"><title>client ${c.Client}: ${escape(c.answer ? c.answer.Text : c.Text)}, ${outcome}</title>`)
+  out.push(`<g class="bar"><title>client ${c.Client}: ${safe(c.answer ? c.answer.Text : c.Text)}, ${outcome}</title>`)
   out.push(`<line class="call" x1="${x}" y1="${y0}" x2="${x}" y2="${y1}" stroke-width="${width}" ${outcome === 'unknown' || outcome === 'open' ? 'stroke-dasharray="4 3"' : ''}/>`)
   out.push(`<path class="call" d="M${x - 4} ${y(c.row)}h8" stroke-width="2"/>`)
   if (c.answer && outcome === 'applied') out.push(`<path class="call" d="M${x - 4} ${y(c.end)}h8" stroke-width="2"/>`)
@@ -312,7 +321,7 @@ function drawMessage (out, tags, x, y) {
   const here = model.rows[cursor]
   const isPicked = x.row === cursor || here.Message === x.Message
   const style = messageStyle(x.Type) + (/\+\d/.test(x.Text) ? ' entries' : '')
-  const title = `<title>n${x.From} to n${x.To}: ${escape(x.Text)}${x.Lost ? ' — lost: ' + escape(x.Lost) : ''}${x.Copies === 2 ? ' — doubled' : ''}${x.Late ? ' — late by ' + seconds(x.Late) : ''}</title>`
+  const title = `<title>n${x.From} to n${x.To}: ${safe(x.Text)}${x.Lost ? ' — lost: ' + safe(x.Lost) : ''}${x.Copies === 2 ? ' — doubled' : ''}${x.Late ? ' — late by ' + seconds(x.Late) : ''}</title>`
   const picked = isPicked ? ' picked' : ''
   const head = isPicked ? 'picked' : 'head'
   let tagY = y0 - 4; let tagX = (start + end) / 2
@@ -322,11 +331,11 @@ function drawMessage (out, tags, x, y) {
     tagX = xm
   }
   x.copies.forEach((copy, i) => {
-    const yc = y(copy.row < (copy.step ?? copy.row + 1) ? copy.row : copy.step)
+    const yc = y(copy.step === undefined || copy.waits ? copy.row : copy.step)
     const ends = copy.down ? `<path class="cross" d="M${end - 4} ${yc - 4}l8 8m0-8l-8 8"/>` : ''
     out.push(`<g class="message${i ? ' again' : ''}">${title}<path class="arrow ${style}${picked}${copy.down ? ' lost' : ''}" d="M${start} ${y0}L${end} ${yc}" ${copy.down ? '' : `marker-end="url(#${head})"`}/>${ends}`)
     if (i) out.push(`<text class="faint" x="${end - toward * 22 - 6}" y="${yc - 3}">×2</text>`)
-    if (copy.step !== undefined && copy.step > copy.row) out.push(`<path class="wait" d="M${end} ${yc}V${y(copy.step)}"/>`)
+    if (copy.waits) out.push(`<path class="wait" d="M${end} ${yc}V${y(copy.step)}"/>`)
     out.push('</g>')
     if (here.Message === x.Message && copy.step === cursor) { tagY = y(cursor) - 4 }
   })
@@ -334,7 +343,7 @@ function drawMessage (out, tags, x, y) {
     const text = x.Text + (x.Lost ? ' (lost)' : '')
     tags.push({ x: tagX, y: tagY, text, from: x.From, to: x.To })
     const n = tags.length - 1
-    tags[n] = `<text class="tag" text-anchor="middle" x="${tagX}" y="${x.row === cursor ? y0 + rowHeight * (n + 1) : tagY}">${x.row === cursor ? '→n' + x.To + ' ' : ''}${escape(text)}</text>`
+    tags[n] = `<text class="tag" text-anchor="middle" x="${tagX}" y="${x.row === cursor ? y0 + rowHeight * (n + 1) : tagY}">${x.row === cursor ? '→n' + x.To + ' ' : ''}${safe(text)}</text>`
   }
 }
 
@@ -348,11 +357,12 @@ function drawRow (out, r, y) {
   if (row.Kind === 'step') {
     const x = layout.server(row.Server)
     const state = row.Down ? 'down' : row.State
-    out.push(`<text style="fill:${termColor(row.Term)}" text-anchor="middle" x="${x}" y="${base}" class="mark">${row.turn || row.Outside ? role[state] : '●'}</text>`)
-    out.push(`<text x="${x + 13}" y="${base}" style="fill:${termColor(row.Term)}">${row.turn ? escape(state === 'down' ? 'down' : state + ' t' + row.Term) : `<tspan class="faint">${row.Last ?? 0}/${row.Commit ?? 0}</tspan>`}</text>`)
+    const turned = row.turn || row.Outside
+    out.push(`<text style="fill:${termColor(row.Term)}" text-anchor="middle" x="${x}" y="${base + (turned ? 2 : 0)}" class="mark${turned ? ' turn' : ''}">${turned ? role[state] : '●'}</text>`)
+    out.push(`<text class="state" x="${x + 14}" y="${base}" style="fill:${termColor(row.Term)}">${row.turn ? safe(state === 'down' ? 'down' : state + ' t' + row.Term) : `<tspan class="faint">${row.Last ?? 0}/${row.Commit ?? 0}</tspan>`}</text>`)
   }
   const strong = row.Kind === 'verdict' && row.Failure ? ' class="fail"' : row.Kind.startsWith('fault') ? ' class="bandtext"' : ''
-  out.push(`<text${strong} x="${layout.text}" y="${base}">${escape(d.who)} <tspan class="${row.Kind === 'step' ? '' : 'words'}">${escape(d.what)}</tspan>${d.more ? ` <tspan font-weight="700">${escape(d.more)}</tspan>` : ''}</text>`)
+  out.push(`<text${strong} x="${layout.text}" y="${base}">${safe(d.who)}${row.Kind === 'step' ? '' : ':'} <tspan class="${row.Kind === 'step' ? '' : 'words'}">${safe(d.what)}</tspan>${d.more ? ` <tspan font-weight="700">${safe(d.more)}</tspan>` : ''}</text>`)
 }
 
 function drawHead (out) {
@@ -364,7 +374,7 @@ function drawHead (out) {
     const s = stateAt(id, cursor)
     const state = s ? (s.Down ? 'down' : s.State) : ''
     out.push(`<text x="${x}" y="16" font-weight="700">n${id}</text>`)
-    if (s) out.push(`<text x="${x}" y="32" style="fill:${termColor(s.Term)}">${role[state]} ${state} t${s.Term}</text>`)
+    if (s) out.push(`<text x="${x}" y="32" style="fill:${termColor(s.Term)}">${role[state]} ${layout.column < 130 ? '' : state + ' '}t${s.Term}</text>`)
   }
   if (model.callLanes) out.push(`<text class="faint" x="${layout.calls}" y="32">calls</text>`)
   out.push(`<text class="faint" x="${layout.text}" y="32">what happened, and what changed</text>`)
@@ -379,8 +389,8 @@ function go (row) {
   const y = cursor * rowHeight
   const shown = layout.height - headHeight
   const margin = 3 * rowHeight
-  if (y - margin < top()) $('chart').scrollTop = Math.max(0, (y - margin) / scale)
-  else if (y + rowHeight + margin > top() + shown) $('chart').scrollTop = (y + rowHeight + margin - shown) / scale
+  if (y - margin < scrolled()) $('chart').scrollTop = Math.max(0, (y - margin) / scale)
+  else if (y + rowHeight + margin > scrolled() + shown) $('chart').scrollTop = (y + rowHeight + margin - shown) / scale
   draw()
   show()
 }
@@ -389,7 +399,7 @@ function show () {
   const row = model.rows[cursor]
   const d = describe(row)
   $('now').textContent = `${cursor + 1} of ${model.rows.length}, ${seconds(row.At)}, ${d.who}: ${d.what}`
-  $('detail').innerHTML = detail(row).map(([name, text, bad]) => `<p class="${bad ? 'lost' : ''}"><b>${name}</b> ${escape(text)}</p>`).join('')
+  $('detail').innerHTML = detail(row).map(([name, text, bad]) => `<p class="${bad ? 'lost' : ''}"><b>${name}</b> ${safe(text)}</p>`).join('')
   showServers(row)
   showLogs()
   showOpen()
@@ -400,7 +410,7 @@ function detail (row) {
   const fate = x => {
     if (x.Lost) return 'lost: ' + x.Lost
     return x.copies.map(c => (c.down ? 'reached a server that was down at ' : 'arrived at ') + seconds(c.at) +
-      (c.step === undefined ? (c.down ? '' : ', and was never taken') : c.step > c.row ? ', taken at ' + seconds(model.rows[c.step].At) : '')).join(' and ') || 'still under way at the end'
+      (c.step === undefined ? (c.down ? '' : ', and was never taken') : c.waits ? ', taken at ' + seconds(model.rows[c.step].At) : '')).join(' and ') || 'still under way at the end'
   }
   if (row.Kind === 'step') {
     if (row.Message) {
@@ -416,11 +426,12 @@ function detail (row) {
   const call = row.Kind === 'call' ? row : model.calls.get(row.Call)
   if (call) {
     out.push(['call', `${call.Text}, by client ${call.Client} at ${seconds(call.At)}`, false])
+    if (call.attempts) out.push(['asked', call.attempts.map(a => `n${a.server} at ${seconds(a.at)}`).slice(-12).join(', '), false])
     if (call.effect) out.push(['took effect', `at ${seconds(call.effect.At)}, index ${call.effect.Index}, first on n${call.effect.Server}`, false])
     out.push(call.answer ? ['answered', `${call.answer.Outcome} at ${seconds(call.answer.At)}: ${call.answer.Text}`, false] : ['answered', 'never', true])
   }
   if (row.Kind === 'verdict') {
-    if (row.Failure) out.push([row.Failure, row.Text, true])
+    if (row.Failure) out.push(['failed', row.Text, true])
     out.push(['hash', `${row.Hash}, ${row.Steps} steps, ${row.Operations} calls`, false])
     if (model.run.Repeat) out.push(['repeat', model.run.Repeat, false])
   }
@@ -468,13 +479,13 @@ function cell (logs, id, s, i) {
   if (committed) words.push('committed')
   if (unsaved) words.push('not on its disk')
   if (others.length) words.push('another server has something else here')
-  return `<span class="entry${committed ? ' committed' : ''}${unsaved ? ' unsaved' : ''}${others.length ? ' differs' : ''}" style="color:${termColor(e.Term)}" title="${escape(words.join('; '))}">${others.length ? '≠' : ''}${e.Term} ${escape(e.Text || '–')}</span>`
+  return `<span class="entry${committed ? ' committed' : ''}${unsaved ? ' unsaved' : ''}${others.length ? ' differs' : ''}" style="color:${termColor(e.Term)}" title="${safe(words.join('; '))}">${others.length ? '≠' : ''}${e.Term} ${safe(e.Text || '–')}</span>`
 }
 
 function showOpen () {
   const open = [...near(cursor)].filter(x => (x.shape === 'fault' || x.shape === 'call') && x.row <= cursor && (x.end ?? Infinity) > cursor)
   open.sort((a, b) => a.shape === b.shape ? a.row - b.row : a.shape < b.shape ? 1 : -1)
-  $('open').innerHTML = open.map(x => `<li>${escape(x.shape === 'fault' ? describe(x).what : `client ${x.Client} waits: ${x.Text}`)}</li>`).join('') || '<li>nothing</li>'
+  $('open').innerHTML = open.map(x => `<li>${safe(x.shape === 'fault' ? describe(x).what : `client ${x.Client} waits: ${x.Text}`)}</li>`).join('') || '<li>nothing</li>'
 }
 
 function showLegend () {
@@ -511,12 +522,12 @@ function follow () {
   }
 }
 
-const screen = () => Math.max(1, Math.floor((layout.height - headHeight) / rowHeight) - 4)
+const pageRows = () => Math.max(1, Math.floor((layout.height - headHeight) / rowHeight) - 4)
 
 const keys = {
   ArrowDown: () => go(cursor + 1), j: () => go(cursor + 1),
   ArrowUp: () => go(cursor - 1), k: () => go(cursor - 1),
-  PageDown: () => go(cursor + screen()), PageUp: () => go(cursor - screen()),
+  PageDown: () => go(cursor + pageRows()), PageUp: () => go(cursor - pageRows()),
   Home: () => go(0), End: () => go(model.rows.length - 1),
   n: () => { const here = model.rows[cursor]; seek(1, r => sameActor(here, r)) },
   p: () => { const here = model.rows[cursor]; seek(-1, r => sameActor(here, r)) },
@@ -575,7 +586,7 @@ function load (text) {
   $('title').textContent = model.run.Title || 'raftkv replay'
   $('plan').textContent = model.run.Plan || ''
   const v = model.verdict
-  $('verdict').textContent = !v ? 'The trace has no end.' : v.Failure ? `✕ ${v.Failure}: ${v.Text}` : '✓ nothing was broken'
+  $('verdict').textContent = !v ? 'The trace has no end.' : v.Failure ? '✕ ' + v.short : '✓ nothing was broken'
   $('verdict').className = v && v.Failure ? 'failed' : ''
   resize()
   if (!model.rows.length) { $('now').textContent = 'The trace is empty.'; return }
@@ -595,7 +606,7 @@ async function main () {
   $('chart').addEventListener('scroll', () => requestAnimationFrame(draw))
   $('chart').addEventListener('click', event => {
     const y = event.clientY - $('chart').getBoundingClientRect().top - headHeight
-    if (y >= 0) go(Math.floor((y + top()) / rowHeight))
+    if (y >= 0) go(Math.floor((y + scrolled()) / rowHeight))
   })
   addEventListener('resize', resize)
   addEventListener('keydown', press)
@@ -612,50 +623,6 @@ async function main () {
   if (packed) load(await unpack(packed)); else { resize(); $('now').textContent = 'Open a trace file.' }
   model.readyMillis = Math.round(performance.now() - started)
   $('chart').focus()
-  if (location.hash === '#selftest') selfTest()
-}
-
-// selfTest presses keys as a reader would and writes down what the page then
-// shows. The browser test reads it (browser_test.go).
-function selfTest () {
-  const text = id => $(id).textContent
-  const count = selector => $('svg').querySelectorAll(selector).length
-  const seen = []
-  const look = key => seen.push({
-    key, cursor, now: text('now'),
-    servers: [...$('servers').querySelectorAll('tbody tr')].map(r => r.textContent),
-    logs: [...$('logs').querySelectorAll('tbody tr')].map(r => r.textContent),
-    nodes: count('*'), marks: count('.mark'), arrows: count('.message'), crosses: count('.cross'),
-    doubled: count('.message.again'), bars: count('.bar'), points: count('.point'), faults: count('.fault'), lives: count('.life'),
-    isCursorShown: (() => { const y = +$('svg').querySelector('.cursor').getAttribute('y'); return y >= headHeight - 1 && y + rowHeight <= layout.height })()
-  })
-  const strike = (key, target = $('chart')) => target.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true, cancelable: true }))
-  look('')
-  for (const key of ['Home', 'ArrowDown', 'j', 'PageDown', 'k', 'ArrowUp', 'PageUp', 'n', 'p', '1', 'f', 'l', 'm', 'End']) {
-    strike(key)
-    look(key)
-  }
-  strike('/')
-  const focused = document.activeElement === $('find')
-  $('find').value = 'leader'
-  strike('Enter', $('find'))
-  look('/')
-  strike('Escape', $('find'))
-  const most = { arrows: 0, crosses: 0, doubled: 0, bars: 0, points: 0, faults: 0, nodes: 0 }
-  const began = performance.now()
-  let screens = 0
-  strike('Home')
-  for (let row = 0; row < model.rows.length; row += Math.max(screen(), Math.floor(model.rows.length / 400))) {
-    go(row)
-    screens++
-    for (const [name, selector] of Object.entries({ arrows: '.message', crosses: '.cross', doubled: '.message.again', bars: '.bar', points: '.point', faults: '.fault', nodes: '*' })) {
-      most[name] = Math.max(most[name], count(selector))
-    }
-  }
-  const millisPerScreen = (performance.now() - began) / screens
-  strike('End')
-  const outside = performance.getEntriesByType('resource').map(e => e.name)
-  $('selftest').textContent = JSON.stringify({ rows: model.rows.length, readyMillis: model.readyMillis, focused, seen, most, millisPerScreen, outside })
 }
 
 main()
