@@ -76,7 +76,7 @@ func TestFollowerCatchesUp(t *testing.T) {
 }
 
 func TestNothingCommittedIsLost(t *testing.T) {
-	rafttest.EachSeed(t, 20, func(t *testing.T) {
+	rafttest.EachSeed(t, 10, func(t *testing.T) {
 		c := rafttest.New(t, 5, NewNode)
 		c.StartChaos(5*time.Second, rafttest.IsolateServers, rafttest.CutLinks, rafttest.LoseMessages, rafttest.DelayMessages)
 		var commands []string

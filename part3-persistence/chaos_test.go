@@ -78,7 +78,7 @@ func TestVoterCrashesInItsVote(t *testing.T) {
 }
 
 func TestChaos(t *testing.T) {
-	rafttest.EachSeed(t, 20, func(t *testing.T) {
+	rafttest.EachSeed(t, 10, func(t *testing.T) {
 		c := rafttest.New(t, 5, NewNode)
 		c.StartChaos(5 * time.Second)
 		var commands []string

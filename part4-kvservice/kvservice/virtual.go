@@ -7,9 +7,9 @@ import (
 	"raftkv/part4-kvservice/api"
 )
 
-// Virtual is a service in virtual time: no goroutine, no HTTP, no clock. Who has
-// one brings it the committed entries and carries its answers: rafttest
-// and raftlab play do. What it decides it decides like any KVService. It must be
+// Virtual is a service in virtual time: no goroutine, no HTTP, no clock. Whoever
+// has one brings it the committed entries and carries its answers, as rafttest and
+// raftlab play do. It decides like any KVService, by the same code. It must be
 // used by one goroutine at a time.
 type Virtual struct{ kvs *KVService }
 
