@@ -138,19 +138,39 @@ func parse(name, text string) (Bug, error) {
 		return Bug{}, errors.New(": title, area, property and a test or seeds are needed")
 	}
 	b.Change = change
-	first := strings.Count(head, "\n") + 3
+	var err error
+	if b.Hunks, err = ParseChange(change); err != nil {
+		if bad := (*lineError)(nil); errors.As(err, &bad) {
+			return Bug{}, fmt.Errorf(":%d: %w", strings.Count(head, "\n")+2+bad.line, bad.why)
+		}
+		return Bug{}, fmt.Errorf(": %w", err)
+	}
+	return b, nil
+}
+
+// ParseChange takes apart a change as it stands in a bug.txt.
+func ParseChange(change string) ([]Hunk, error) {
+	var b Bug
 	for n, line := range strings.Split(strings.TrimSuffix(change, "\n"), "\n") {
 		if err := b.addLine(line); err != nil {
-			return Bug{}, fmt.Errorf(":%d: %w", first+n, err)
+			return nil, &lineError{n + 1, err}
 		}
 	}
 	for _, h := range b.Hunks {
 		if h.Before == h.After {
-			return Bug{}, fmt.Errorf(": a change of %s changes nothing", h.File)
+			return nil, fmt.Errorf("a change of %s changes nothing", h.File)
 		}
 	}
-	return b, nil
+	return b.Hunks, nil
 }
+
+// lineError is about a line of a change.
+type lineError struct {
+	line int // from 1 on
+	why  error
+}
+
+func (e *lineError) Error() string { return fmt.Sprintf("line %d of the change: %v", e.line, e.why) }
 
 func (b *Bug) set(key, value string) (err error) {
 	switch key {
