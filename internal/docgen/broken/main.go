@@ -71,7 +71,8 @@ func changeOf(b zoo.Bug, pkg string) string {
 	var change strings.Builder
 	for _, file := range strings.SplitAfter("\n"+b.Change, "\n--- ") {
 		name, _, _ := strings.Cut(file, "/")
-		if isPart := strings.HasPrefix(name, "part"); name != "\n--- " && isPart == strings.HasPrefix(pkg, "part") {
+		isPart := strings.HasPrefix(name, "part")
+		if name != "\n--- " && (name == pkg || !isPart && !strings.HasPrefix(pkg, "part")) {
 			change.WriteString("--- " + strings.TrimSuffix(file, "--- "))
 		}
 	}
