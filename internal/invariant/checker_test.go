@@ -185,6 +185,24 @@ func replicated() *history {
 	return h
 }
 
+// lateMessage is a history of five servers. Server 2 leads term 2 with an entry
+// of its own; then server 4 commits, in term 3, what server 3 has as well. Server
+// 3 is in the given term when it hears of server 2's entry.
+func lateMessage(term raft.Term) *history {
+	h := newHistory(5)
+	h.elect(1, 1, 3, 4, 5)
+	h.logs(of(1), 1, 3, 4, 5)
+	h.elect(2, 2, 3, 5)
+	h.logs(of(2), 2)
+	h.elect(4, 3, 1, 5)
+	h.logs(of(1, 3), 4, 1, 5)
+	h.commit(4, 2)
+	if term > 2 {
+		h.do(3, vote(term, raft.None))
+	}
+	return h
+}
+
 // TestInvariants tells each invariant a story that breaks it, and the legal
 // story that looks most like it.
 func TestInvariants(t *testing.T) {
@@ -352,6 +370,17 @@ func TestInvariants(t *testing.T) {
 				h.commit(1, 1)
 				h.do(3, vote(2, raft.None))
 				h.logs(of(1, 2), 3)
+				return h
+			}},
+		{"a committed entry is taken out of a log in the term that committed it", LeaderCompleteness,
+			func() *history {
+				h := lateMessage(3)
+				h.logs(of(2), 3)
+				return h
+			},
+			func() *history { // a paused server hears the leader of term 2 when term 3 has committed
+				h := lateMessage(2)
+				h.logs(of(2), 3)
 				return h
 			}},
 		{"an entry of an older term committed by counting (Figure 8)", LeaderCompleteness,

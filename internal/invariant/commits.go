@@ -23,6 +23,20 @@ func (c *Checker) committedTerm(i raft.Index) raft.Term {
 	return c.committed[i]
 }
 
+// mustKeep reports whether a server may not take index i, which is committed,
+// out of its log: if its term is at least the one in which the index was
+// committed, for every leader from then on has it. A server that is still in an
+// older term, paused or cut off, may yet hear from that term's leader, who has
+// not. Its copy was not of the majority that counted.
+func (c *Checker) mustKeep(s *server, i raft.Index) bool {
+	for _, p := range c.commits {
+		if p.index >= i {
+			return s.status.Term >= p.term
+		}
+	}
+	return false
+}
+
 // checkCommit is called for a server whose commit index has just grown.
 func (c *Checker) checkCommit(s *server) error {
 	n := s.status.CommitIndex

@@ -48,14 +48,13 @@ func (c *Checker) checkLog(s *server, now raft.Status, view View, save raft.Save
 		if err := c.checkEntry(s, log, e); err != nil {
 			return 0, err
 		}
-		// A committed entry is never taken out of a log again.
-		if old.has(i, c.committedTerm(i)) && e.Term != old[i] {
+		if old.has(i, c.committedTerm(i)) && e.Term != old[i] && c.mustKeep(s, i) {
 			return 0, s.violates(LeaderCompleteness, "replaces index %d, which is committed", i)
 		}
 		log = append(log, e.Term) // may write over old[i], which is behind us now
 	}
 	for i := now.LastIndex + 1; i <= old.last(); i++ {
-		if old.has(i, c.committedTerm(i)) {
+		if old.has(i, c.committedTerm(i)) && c.mustKeep(s, i) {
 			return 0, s.violates(LeaderCompleteness, "removes index %d, which is committed", i)
 		}
 	}
