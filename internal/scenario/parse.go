@@ -18,7 +18,7 @@ type config struct {
 
 // Parse reads a story. Errors name file and line.
 func Parse(file, text string) (*Story, error) {
-	p := &parser{story: &Story{File: file, From: "raft", config: config{preVote: true, quorumCheck: true}}}
+	p := newParser(file)
 	for n, line := range strings.Split(text, "\n") {
 		if err := p.parseLine(n+1, line); err != nil {
 			return nil, fmt.Errorf("%s:%d: %w", file, n+1, err)
@@ -31,6 +31,10 @@ func Parse(file, text string) (*Story, error) {
 		return nil, fmt.Errorf("%s: no line says which servers there are, such as: cluster 1 2 3", file)
 	}
 	return p.story, nil
+}
+
+func newParser(file string) *parser {
+	return &parser{story: &Story{File: file, From: "raft", config: config{preVote: true, quorumCheck: true}}}
 }
 
 type parser struct {

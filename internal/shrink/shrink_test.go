@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"raftkv/internal/core"
+	"raftkv/internal/scenario"
 	"raftkv/internal/sim"
 	"raftkv/raft"
 )
@@ -35,14 +36,15 @@ func breakOut(spoil func(core.Core, *raft.Effects)) core.New {
 var bugs = []struct {
 	name string
 	core core.New
+	told string // what the story fails with; "" if there is none
 }{
 	{"the vote is not saved", breakOut(func(_ core.Core, e *raft.Effects) {
 		e.Save.VotedFor = raft.None
-	})},
+	}), "durability"},
 	{"the vote is forgotten in a restart", func(config raft.Config, saved raft.PersistentState) (core.Core, raft.Effects, error) {
 		saved.VotedFor = raft.None
 		return core.Raft(config, saved)
-	}},
+	}, "vote once"},
 	{"a follower acknowledges what it refuses", breakOut(func(_ core.Core, e *raft.Effects) {
 		for i := range e.SendAfter {
 			if r, ok := e.SendAfter[i].Body.(raft.AppendEntriesReply); ok && !r.Success && r.Term == r.AskedTerm {
@@ -50,12 +52,12 @@ var bugs = []struct {
 				e.SendAfter[i].Body = r
 			}
 		}
-	})},
+	}), "durability"},
 	{"an election without a winner is not repeated", breakOut(func(c core.Core, e *raft.Effects) {
 		if s := c.Status(); s.State == raft.Candidate || s.State == raft.PreCandidate {
 			e.Timers[raft.ElectionTimer] = raft.TimerChange{}
 		}
-	})},
+	}), ""},
 }
 
 // Whatever fails must fail in the same way when it is small, and from its file.
@@ -82,6 +84,20 @@ func TestShrink(t *testing.T) {
 			require.NotNil(t, again.Failure)
 			assert.Equal(t, r.Small.Fails, Property(again.Failure))
 			assert.Equal(t, r.To.Hash, again.Hash)
+
+			text, err := Story(config, d)
+			if bug.told == "" {
+				assert.ErrorContains(t, err, "as a story")
+				return
+			}
+			require.NoError(t, err)
+			t.Log(text)
+			story, err := scenario.Parse("the story", text)
+			require.NoError(t, err)
+			assert.ErrorContains(t, story.Play(bug.core, false), bug.told)
+			if err := story.Play(core.Raft, false); err != nil {
+				assert.NotContains(t, err.Error(), bug.told, "the story fails without the bug")
+			}
 		})
 	}
 }

@@ -45,8 +45,10 @@ type Config struct {
 type Report struct {
 	Seed    uint64
 	Profile Profile
-	Plan    string   // what the seed drew, in a few lines
-	Failure *Failure // nil if all is well
+	Plan    string // what the seed drew, in a few lines
+	Servers int
+	Raft    raft.Config // of the servers, without what differs between them
+	Failure *Failure    // nil if all is well
 
 	Hash       uint64        // of the trace: equal runs have equal hashes
 	Steps      int64         // events that the servers' cores have taken in
@@ -292,6 +294,8 @@ func (s *simulation) report() Report {
 		Seed:       s.seed,
 		Profile:    s.profile,
 		Plan:       s.plan.String(),
+		Servers:    s.plan.nodes,
+		Raft:       s.plan.raft,
 		Failure:    s.failure,
 		Hash:       s.hash.Sum(),
 		Steps:      s.steps,
