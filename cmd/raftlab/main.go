@@ -2,7 +2,9 @@
 // whole clusters in virtual time, from one number each, and shows what happened.
 //
 //	raftlab chaos --seeds 1000    many clusters with many faults; all must hold
-//	raftlab replay --seed 17      one of them again, step by step
+//	raftlab replay --seed 17      one of them again, step by step, also as a page
+//	raftlab shrink --seed 17      the few faults with which it still fails
+//	raftlab scenario run          stories about messages, each a test of a rule
 //	raftlab hash --seeds 20       what each did, as a number, to compare machines
 //	raftlab play part3            a part of the tutorial, step by step
 //	raftlab zoo run               famous bugs, and whether the tests catch them
@@ -20,8 +22,8 @@ import (
 	"raftkv/internal/sim"
 )
 
-// errFound reports a seed that failed. What was wrong has been printed.
-var errFound = errors.New("a seed failed")
+// errFound reports a seed or a story that failed. What was wrong has been printed.
+var errFound = errors.New("something failed")
 
 func main() {
 	if err := newCommand().Execute(); err != nil {
@@ -39,7 +41,7 @@ func newCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newChaos(), newReplay(), newShrink(), newHash(), newPlay(), newZoo())
+	root.AddCommand(newChaos(), newReplay(), newShrink(), newScenario(), newHash(), newPlay(), newZoo())
 	return root
 }
 

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,12 +20,14 @@ func newShrink() *cobra.Command {
 		Short: "Find the few faults and calls with which a seed still fails",
 		Long: `Run a seed that fails again and again, each time with fewer faults and fewer
 calls of clients, and keep what still fails with the same property. Prints what
-is left and writes it to a file for: raftlab replay --decisions FILE.`,
+is left and writes it to a file for: raftlab replay --decisions FILE. If the
+failure is a property of Raft alone, it is also told as a story in the language of
+testdata/scenarios, as short as it still fails, for: raftlab scenario run FILE.`,
 		Args: cobra.NoArgs,
 	}
 	seed := c.Flags().Uint64("seed", 1, "the seed; it must fail")
 	runs := c.Flags().Int("runs", 2000, "give up looking for less after so many runs")
-	out := c.Flags().StringP("out", "o", "", "where to write what is left (default seed-N.json)")
+	out := c.Flags().StringP("out", "o", "", "where to write what is left (default seed-N.json; the story goes to seed-N.txt)")
 	profile := profileFlag(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		p, err := profile()
@@ -65,7 +69,24 @@ func shrinkSeed(w, progress io.Writer, config sim.Config, seed uint64, runs int,
 		return err
 	}
 	fmt.Fprintf(w, "replay: go run ./cmd/raftlab replay --decisions %s\n", out)
-	return nil
+	return tell(w, config, &r.Small, strings.TrimSuffix(out, filepath.Ext(out))+".txt")
+}
+
+// tell writes the story, if there is one.
+func tell(w io.Writer, config sim.Config, d *sim.Decisions, out string) error {
+	text, err := shrink.Story(config, d)
+	if err != nil {
+		fmt.Fprintf(w, "no story: %v\n", err)
+		return nil
+	}
+	err = writeFile(out, func(w io.Writer) error {
+		_, err := io.WriteString(w, text)
+		return err
+	})
+	if err == nil {
+		fmt.Fprintf(w, "story: go run ./cmd/raftlab scenario run %s\n%s", out, text)
+	}
+	return err
 }
 
 // writeFile makes a file of what write writes. A file that is not whole is an error.
