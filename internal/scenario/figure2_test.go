@@ -115,11 +115,33 @@ func (b breakage) apply(root string) (map[string]string, error) {
 // (internal/tidy looks up the functions that it names.)
 func TestFigure2(t *testing.T) {
 	rows := map[string][]string{} // label: stories
-	row := regexp.MustCompile(`^\| ([A-Z]+-[0-9]+) \|.*\| ([^|]*) \|$`)
+	zoo := map[string]string{}    // label of a rule: its links into the zoo
+	rule := regexp.MustCompile(`^\| ([A-Z]+-[0-9]+) \|[^|]*\|[^|]*\| ([^|]*) \| ([^|]*) \|$`)
+	pitfall := regexp.MustCompile(`^\| ([A-Z]+-[0-9]+) \|[^|]*\| ([^|]*) \|$`)
 	for _, line := range strings.Split(figure2(t), "\n") {
-		if m := row.FindStringSubmatch(line); m != nil {
-			require.NotContains(t, rows, m[1], "%s has two rows", m[1])
-			rows[m[1]] = strings.Fields(m[2])
+		m := rule.FindStringSubmatch(line)
+		if m != nil {
+			zoo[m[1]] = m[3]
+		} else if m = pitfall.FindStringSubmatch(line); m == nil {
+			continue
+		}
+		require.NotContains(t, rows, m[1], "%s has two rows", m[1])
+		rows[m[1]] = strings.Fields(m[2])
+	}
+
+	// Every rule has a bug in the zoo, and a story of that rule is what catches it.
+	link := regexp.MustCompile(`\[([^\]]+)\]\(zoo/([^/]+)/README\.md\)`)
+	for l, cell := range zoo {
+		bugs := link.FindAllStringSubmatch(cell, -1)
+		assert.NotEmpty(t, bugs, "%s has no bug in the zoo", l)
+		for _, m := range bugs {
+			assert.Equal(t, m[1], m[2], "%s: a link leads elsewhere than it says", l)
+			bug, err := os.ReadFile(filepath.Join(root(t), "docs", "zoo", m[2], "bug.txt"))
+			if assert.NoError(t, err, l) {
+				assert.True(t, slices.ContainsFunc(rows[l], func(story string) bool {
+					return strings.Contains(string(bug), "test: internal/scenario TestScenarios/"+strings.TrimSuffix(story, ".txt")+"\n")
+				}), "%s: no story of its row catches %s", l, m[1])
+			}
 		}
 	}
 
