@@ -8,6 +8,9 @@
 //	raftlab hash --seeds 20       what each did, as a number, to compare machines
 //	raftlab play part3            a part of the tutorial, step by step
 //	raftlab zoo run               famous bugs, and whether the tests catch them
+//	raftlab skeleton part2        a part with holes, for a student to fill
+//	raftlab check                 what is right in it and what is not yet
+//	raftlab hint replication/3    help, in three steps
 //
 // docs/simulator.md tells what is simulated and how to read a trace.
 package main
@@ -27,7 +30,7 @@ var errFound = errors.New("something failed")
 
 func main() {
 	if err := newCommand().Execute(); err != nil {
-		if !errors.Is(err, errFound) {
+		if !errors.Is(err, errFound) && !errors.Is(err, errNotAll) {
 			fmt.Fprintln(os.Stderr, "raftlab:", err)
 		}
 		os.Exit(1)
@@ -41,7 +44,7 @@ func newCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newChaos(), newReplay(), newShrink(), newScenario(), newHash(), newPlay(), newZoo())
+	root.AddCommand(newChaos(), newReplay(), newShrink(), newScenario(), newHash(), newPlay(), newZoo(), newSkeleton(), newCheck(), newHint())
 	return root
 }
 

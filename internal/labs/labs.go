@@ -5,7 +5,25 @@
 //
 // A verdict depends on nothing but the code: the checks run in virtual time, with
 // fixed seeds and a fixed budget of events.
+//
+//	labs.go      what a lab is; labs/partN/cut.txt
+//	engine.go    a student's files and ours, compiled into a runner
+//	skeleton.go  a part with holes, and the proof that it is one
+//	source.go    Go text: bodies out, imports off
+//	run/         the runner: checks, verdicts, and what stands between them
+//	checks/      the checks of each part
+//	plain/       stand-ins for libraries, so that a student's module needs none
 package labs
+
+import (
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"raftkv"
+	"raftkv/internal/labs/run"
+)
 
 // Lab is one part as an exercise.
 type Lab struct {
@@ -19,53 +37,107 @@ type Lab struct {
 	// Allowed are the packages that these files may import.
 	Allowed []string
 
+	// Goroutines tells whether these files may start goroutines. In virtual time
+	// there are none: what they do would depend on luck.
+	Goroutines bool
+
 	Checks []Check // in the order in which they run
+
+	tests []string // the visible tests, relative to Dir
+	ships []string // what stands beside the part in a student's module
+	drops []drop   // the standard cut
 }
 
-// Check is one question that the code has to answer.
-type Check struct {
-	ID     string // "replication/3"
-	Title  string
-	Points int
-	Needs  []string // the checks that must be ok before this one is run
-	Seeds  int      // it runs with the seeds 1 to Seeds
-	Hints  []string // three, each telling more than the one before
+// drop is a function whose body a student writes.
+type drop struct {
+	name string // "startElection"; "log.matches" if two have one name
+	rule string // what to write
 }
 
-// Status is what became of a check.
-type Status string
+// What a lab has in common with the runner that judges it.
+type (
+	Check   = run.Check
+	Status  = run.Status
+	Verdict = run.Verdict
+	Result  = run.Result
+)
 
 // What can become of a check.
 const (
-	OK   Status = "ok"
-	Fail Status = "fail"
-	Wait Status = "wait" // not run: one that it needs is not ok
+	OK   = run.OK
+	Fail = run.Fail
+	Wait = run.Wait
 )
 
-// Verdict is what the checks say about a student's code. The same code has the
-// same verdict, byte for byte, on every machine.
-type Verdict struct {
-	Part   string   `json:"part"`
-	Points int      `json:"points"`
-	Max    int      `json:"max"`
-	Checks []Result `json:"checks"`
+// Parts returns the parts that are labs.
+func Parts() []string {
+	entries, err := fs.ReadDir(raftkv.Sources, "labs")
+	if err != nil {
+		panic(err) // it is embedded
+	}
+	var parts []string
+	for _, e := range entries {
+		if e.IsDir() {
+			parts = append(parts, e.Name())
+		}
+	}
+	return parts
 }
 
-// Result is what one check says.
-type Result struct {
-	ID     string `json:"id"`
-	Title  string `json:"title"`
-	Points int    `json:"points"`
-	Max    int    `json:"max"`
-	Status Status `json:"status"`
+// Load returns the lab of a part, "part1" to "part5".
+func Load(part string) (Lab, error) {
+	if !slices.Contains(Parts(), part) {
+		return Lab{}, fmt.Errorf("there is no lab %q; there are %s", part, strings.Join(Parts(), ", "))
+	}
+	l := Lab{Part: part}
+	text, err := fs.ReadFile(raftkv.Sources, "labs/"+part+"/checks.txt")
+	if err != nil {
+		return l, err
+	}
+	if l.Checks, err = run.ParseChecks(string(text)); err != nil {
+		return l, fmt.Errorf("labs/%s/checks.txt: %w", part, err)
+	}
+	if text, err = fs.ReadFile(raftkv.Sources, "labs/"+part+"/cut.txt"); err != nil {
+		return l, err
+	}
+	if err := l.parseCut(string(text)); err != nil {
+		return l, fmt.Errorf("labs/%s/cut.txt: %w", part, err)
+	}
+	return l, nil
+}
 
-	// Of one that fails: what is broken, the first bad event in a sentence, and
-	// with which seed. Of one that waits, Property says for which other.
-	Property string `json:"property,omitempty"`
-	Event    string `json:"event,omitempty"`
-	Seed     uint64 `json:"seed,omitempty"`
-	Replay   string `json:"replay,omitempty"` // the command that shows the failing run
-	Hint     string `json:"hint,omitempty"`   // the command that shows a hint
+// parseCut reads a cut.txt: lines of a key and what it says.
+func (l *Lab) parseCut(text string) error {
+	for n, line := range strings.Split(text, "\n") {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		words := strings.Fields(value)
+		switch key {
+		case "":
+		case "dir":
+			l.Dir = strings.TrimSpace(value)
+		case "files":
+			l.Files = append(l.Files, words...)
+		case "allow":
+			l.Allowed = append(l.Allowed, words...)
+		case "goroutines":
+			l.Goroutines = true
+		case "tests":
+			l.tests = append(l.tests, words...)
+		case "ships":
+			l.ships = append(l.ships, words...)
+		case "drop":
+			name, rule, _ := strings.Cut(strings.TrimSpace(value), " ")
+			l.drops = append(l.drops, drop{name, strings.TrimSpace(rule)})
+		default:
+			if key[0] != '#' {
+				return fmt.Errorf("line %d: unknown key %q", n+1, key)
+			}
+		}
+	}
+	if l.Dir == "" || len(l.Files) == 0 || len(l.drops) == 0 {
+		return fmt.Errorf("wants dir, files and drop")
+	}
+	return nil
 }
 
 // CompileError reports that the assembled module does not compile.
@@ -73,12 +145,7 @@ type CompileError struct {
 	Lines []string // the compiler's, paths relative to the module
 }
 
-func (e *CompileError) Error() string {
-	if len(e.Lines) == 0 {
-		return "it does not compile"
-	}
-	return e.Lines[0]
-}
+func (e *CompileError) Error() string { return strings.Join(e.Lines, "\n") }
 
 // RefusedError reports that a student's files use what they may not, or that one
 // of them is missing. Nothing was run.
@@ -86,9 +153,4 @@ type RefusedError struct {
 	Lines []string // one sentence each, with file and line
 }
 
-func (e *RefusedError) Error() string {
-	if len(e.Lines) == 0 {
-		return "refused"
-	}
-	return e.Lines[0]
-}
+func (e *RefusedError) Error() string { return strings.Join(e.Lines, "\n") }

@@ -243,3 +243,19 @@ type noLog struct{ rafttest.Node }
 
 func (noLog) Submit([]byte) rafttest.Effects { return rafttest.Effects{} }
 func (noLog) Log() []rafttest.Entry          { return nil }
+
+// Do has a server do something outside a cluster. what, and body if there is one,
+// say what in case it does not come back.
+func (t *T) Do(server int, what string, body any, f func()) {
+	t.enter(server, what, body)
+	t.Logf("%s", doing(current.Load()))
+	f()
+	t.leave(server, rafttest.Effects{})
+}
+
+// Want ends the run unless ok. The words are those of Failf.
+func (t *T) Want(ok bool, property, format string, args ...any) {
+	if !ok {
+		t.Failf(property, format, args...)
+	}
+}
