@@ -63,6 +63,17 @@ func TestMark(t *testing.T) {
 	require.ErrorContains(t, err, "no line has")
 }
 
+// Wrapping takes nothing away, and lines become short if they can.
+func TestWrapped(t *testing.T) {
+	code := "func (cm *ConsensusModule) handle(from ServerID, args RequestVoteArgs) RequestVoteReply {\n\tif from != None && args.Term == cm.currentTerm && cm.votedFor == from { // ◀ (i)\n\t}\n}"
+	got := wrapped(code)
+	require.Equal(t, strings.Fields(strings.ReplaceAll(code, "(", "( ")), strings.Fields(strings.ReplaceAll(got, "(", "( ")))
+	for line := range strings.Lines(got) {
+		require.LessOrEqual(t, len([]rune(line)), 52)
+	}
+	require.Equal(t, "func f() {\n  x()\n}", wrapped(plain("// f is.\nfunc f() {\n\t// why\n\tx() // what\n\tcm.assertf(a, \"b\")\n}")))
+}
+
 // A step of the tutorial that brings a rule has to say so.
 func TestNewRuleNeedsARow(t *testing.T) {
 	before := map[string]string{"raft.go": "// ALL-2"}
