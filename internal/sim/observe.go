@@ -17,7 +17,7 @@ type watcher struct {
 	take func(trace.Line)
 
 	logs    map[raft.ServerID][]raft.LogEntry // as the lines have told them
-	calls   map[machine.Identity]*clientCall  // whose request carries it
+	calls   map[machine.Identity]*request     // which carries it, the latest attempt
 	count   int                               // of calls
 	faults  int
 	lasting []func() // ends the faults that last until all is healed
@@ -29,7 +29,7 @@ func newWatcher(s *simulation) *watcher {
 	}
 	return &watcher{
 		s: s, take: s.config.Trace,
-		logs: map[raft.ServerID][]raft.LogEntry{}, calls: map[machine.Identity]*clientCall{},
+		logs: map[raft.ServerID][]raft.LogEntry{}, calls: map[machine.Identity]*request{},
 	}
 }
 
@@ -139,18 +139,21 @@ func (w *watcher) tried(r *request, server *node) {
 	if w == nil || r.call.register {
 		return
 	}
-	w.calls[r.command.Identity()] = r.call
+	w.calls[r.command.Identity()] = r
 	w.take(trace.Attempt{At: w.s.now, Client: r.call.client.index, Call: r.call.number, Server: server.id})
 }
 
-// tookEffect is called for each entry when the first state machine applies it.
+// tookEffect is called for each entry when the first state machine applies it. Of
+// a read that was tried again, what an earlier attempt has read interests nobody.
 func (w *watcher) tookEffect(n *node, index raft.Index, a *machine.Applied) {
 	if w == nil || a.Event != machine.EventCommitted {
 		return
 	}
-	if call := w.calls[a.Identity]; call != nil {
-		w.take(trace.Effect{At: w.s.now, Client: call.client.index, Call: call.number, Server: n.id, Index: index})
+	r := w.calls[a.Identity]
+	if r == nil || r.call.op.Kind == lincheck.Get && r.attempt != r.call.attempt {
+		return
 	}
+	w.take(trace.Effect{At: w.s.now, Client: r.call.client.index, Call: r.call.number, Server: n.id, Index: index})
 }
 
 func (w *watcher) answered(call *clientCall) {

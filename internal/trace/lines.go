@@ -110,7 +110,8 @@ type Attempt struct {
 }
 
 // Effect says that the operation was carried out: here is the moment between
-// call and answer at which it took effect (its linearization point).
+// call and answer at which it took effect (its linearization point). A read that
+// is tried again has one for each attempt; the last one before the answer counts.
 type Effect struct {
 	At     time.Duration
 	Client int

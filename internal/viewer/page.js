@@ -80,7 +80,7 @@ function build (lines) {
     },
     effect (l) {
       const call = m.calls.get(l.Call)
-      if (call && !call.effect) call.effect = Object.assign(l, { row: m.rows.length - 1 })
+      if (call && (!call.answer || !call.effect)) call.effect = Object.assign(l, { row: m.rows.length - 1 })
     },
     answer (l) {
       const call = m.calls.get(l.Call)
@@ -132,7 +132,7 @@ function arrange (m) {
     x.shape = 'message'
     put(x, x.row, Math.max(x.row + 2, ...x.copies.map(c => c.step ?? c.row + 1)))
   }
-  for (const c of m.calls.values()) { c.shape = 'call'; put(c, c.row, c.end ?? end) }
+  for (const c of m.calls.values()) { c.shape = 'call'; put(c, c.row, Math.max(c.end ?? end, c.effect?.row ?? 0)) }
   for (const f of m.faults.values()) { f.shape = 'fault'; put(f, f.row, f.end ?? end) }
   m.servers.forEach((s, id) => s.lives.forEach((life, i) => {
     life.shape = 'life'
