@@ -110,6 +110,9 @@ func (p pair) page(root string) (string, counts, error) {
 	if err := p.checkLabels(before, after); err != nil {
 		return "", counts{}, err
 	}
+	if err := p.checkNames(after); err != nil {
+		return "", counts{}, err
+	}
 	var c counts
 	var news, diffs strings.Builder
 	for _, name := range readingOrder(after) {
@@ -157,6 +160,25 @@ func (p pair) checkLabels(before, after map[string]string) error {
 	for l := range labels(after) {
 		if !known[l] && !told[l] {
 			return fmt.Errorf("rule %s is new, and no row says so", l)
+		}
+	}
+	return nil
+}
+
+var name = regexp.MustCompile("`(\\w+)`")
+
+// checkNames demands that the functions and types in the second column of a row
+// are in the code.
+func (p pair) checkNames(after map[string]string) error {
+	code := ""
+	for _, text := range after {
+		code += text
+	}
+	for _, row := range p.rows {
+		for _, m := range name.FindAllStringSubmatch(strings.Split(row, " | ")[1], -1) {
+			if !regexp.MustCompile(`(?m)^(func( \(\w+ \*?\w+\))?|type|const|\t)\s*` + m[1] + `\b`).MatchString(code) {
+				return fmt.Errorf("%s declares no %s", p.to, m[1])
+			}
 		}
 	}
 	return nil

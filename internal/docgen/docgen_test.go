@@ -82,6 +82,12 @@ func TestNewRuleNeedsARow(t *testing.T) {
 	require.NoError(t, pair{rows: []string{"| AE-3 | log.go | cuts |"}}.checkLabels(before, after))
 }
 
+func TestRowsNameWhatIsThere(t *testing.T) {
+	after := map[string]string{"log.go": "func (l *log) appendAfter(prev Index) {\n"}
+	require.NoError(t, pair{rows: []string{"| AE-3 | `appendAfter` in log.go | cuts |"}}.checkNames(after))
+	require.ErrorContains(t, pair{to: "part2", rows: []string{"| AE-3 | `append` in log.go | cuts |"}}.checkNames(after), "part2 declares no append")
+}
+
 // A figure that makes more than one point is refused.
 func TestTooManyArrows(t *testing.T) {
 	root, err := zoo.Root(".")
