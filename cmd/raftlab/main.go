@@ -8,9 +8,12 @@
 //	raftlab hash --seeds 20       what each did, as a number, to compare machines
 //	raftlab play part3            a part of the tutorial, step by step
 //	raftlab zoo run               famous bugs, and whether the tests catch them
+//	raftlab search                every state that a small cluster can reach
 //	raftlab skeleton part2        a part with holes, for a student to fill
 //	raftlab check                 what is right in it and what is not yet
 //	raftlab hint replication/3    help, in three steps
+//	raftlab grade submissions     the marks of a class
+//	raftlab mutants tests         what a student's own tests find
 //
 // docs/simulator.md tells what is simulated and how to read a trace.
 package main
@@ -44,7 +47,7 @@ func newCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newChaos(), newReplay(), newShrink(), newScenario(), newHash(), newPlay(), newZoo(), newSkeleton(), newCheck(), newHint())
+	root.AddCommand(newChaos(), newReplay(), newShrink(), newScenario(), newHash(), newPlay(), newZoo(), newSkeleton(), newCheck(), newHint(), newGrade(), newMutants(), newConfined())
 	return root
 }
 

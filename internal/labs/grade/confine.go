@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"sync/atomic"
 	"time"
 )
@@ -17,13 +18,15 @@ import (
 // They are part of what is graded: other limits, other marks.
 type Limits struct {
 	CPU    time.Duration // processor time, in whole seconds
-	Memory int           // bytes of data in memory, per process
+	Memory int64         // bytes of data in memory, per process
 	Output int           // bytes printed, to both outputs together
 }
 
-// DefaultLimits are many times what the published solutions need.
+// DefaultLimits are many times what the published solutions need. The runner
+// itself puts up with a quarter of the memory, and says better who uses it; the
+// limit is for what grows too fast for it.
 func DefaultLimits() Limits {
-	return Limits{CPU: 30 * time.Second, Memory: 768 << 20, Output: 1 << 20}
+	return Limits{CPU: 30 * time.Second, Memory: 2 << 30, Output: 1 << 20}
 }
 
 // wall is when a process is ended that neither works nor ends. It is far behind
@@ -51,7 +54,7 @@ type outcome struct {
 }
 
 // keptOutput is how much of the output of a process is kept for people.
-const keptOutput = 16 << 10
+const keptOutput = 256 << 10
 
 // maxChannel bounds what may come over file descriptor 3.
 const maxChannel = 4 << 20
@@ -100,6 +103,14 @@ func (c confinement) run(ctx context.Context, l Limits, env []string, program st
 	return o, nil
 }
 
+// Confine runs a program that may be anybody's within limits, in an empty folder
+// and without a network where the machine permits it. It returns the beginning of
+// what the program prints. helper is as in [Options].
+func Confine(ctx context.Context, helper []string, l Limits, env []string, program string, args ...string) (string, Ending, error) {
+	o, err := newConfinement(helper).run(ctx, l, env, program, args...)
+	return string(o.printed), o.ending, err
+}
+
 func ending(cmd *exec.Cmd, ctx context.Context, out *bounded, err error) Ending {
 	var exit *exec.ExitError
 	switch {
@@ -107,13 +118,17 @@ func ending(cmd *exec.Cmd, ctx context.Context, out *bounded, err error) Ending 
 		return Talkative
 	case errors.Is(ctx.Err(), context.DeadlineExceeded), spentCPU(cmd.ProcessState):
 		return OutOfTime
-	case bytes.Contains(out.kept.Bytes(), []byte("out of memory")), bytes.Contains(out.kept.Bytes(), []byte("cannot allocate memory")):
+	case outOfMemory.Match(out.kept.Bytes()):
 		return OutOfRoom
 	case errors.As(err, &exit):
 		return Crashed
 	}
 	return Ended
 }
+
+// outOfMemory is what a Go program says that gets no more memory. The last is
+// the garbage collector's way to say it.
+var outOfMemory = regexp.MustCompile(`out of memory|cannot allocate memory|SIGSEGV: segmentation violation\nPC=`)
 
 // bounded takes in what a process prints. It keeps the beginning, and ends the
 // process when it is too much.

@@ -53,7 +53,7 @@ func (c confinement) attributes() *syscall.SysProcAttr {
 
 func (c confinement) command(ctx context.Context, l Limits, program string, args []string) *exec.Cmd {
 	line := append([]string{}, c.helper...)
-	line = append(line, strconv.Itoa(int(l.CPU/time.Second)), strconv.Itoa(l.Memory), program)
+	line = append(line, strconv.Itoa(int(l.CPU/time.Second)), strconv.FormatInt(l.Memory, 10), program)
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", append(line, args...)...)
 	cmd.SysProcAttr = c.attributes()
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }

@@ -219,10 +219,9 @@ func (g *grader) assemble(s Submission, student, module string) error {
 	return err
 }
 
-// rules are what the files of a part may contain. A part whose files may not
-// even import sync has no use for goroutines.
+// rules are what the files of a part may contain.
 func rules(lab labs.Lab) Rules {
-	return Rules{Imports: lab.Allowed, Goroutines: slices.Contains(lab.Allowed, "sync")}
+	return Rules{Imports: lab.Allowed, Goroutines: lab.Goroutines}
 }
 
 // key is a sum over all that a mark depends on: each file of the module, the
@@ -263,7 +262,7 @@ func (g *grader) judge(ctx context.Context, place, module string, mark *Mark) er
 		return err
 	}
 	nonce := rand.Text()
-	env := []string{"GOMAXPROCS=1", "GOTRACEBACK=single", nonceVariable + "=" + nonce}
+	env := []string{"GOMAXPROCS=1", "GOTRACEBACK=all", nonceVariable + "=" + nonce}
 	o, err := g.confinement.run(ctx, g.o.Limits, env, binary, g.arguments()...)
 	if err != nil {
 		return err

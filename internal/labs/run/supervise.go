@@ -169,8 +169,12 @@ func died(stderr string) (property, event string) {
 	switch {
 	case strings.Contains(stderr, "stack overflow") || strings.Contains(stderr, "stack exceeds"):
 		return "Termination: a function must not call itself without end", handler(stderr) + " uses up the stack"
-	case strings.Contains(stderr, "out of memory") || strings.Contains(stderr, "cannot allocate memory"):
-		return "Bounded memory: the program must fit into it", handler(stderr) + " uses up the memory"
+	case strings.Contains(stderr, "out of memory"), strings.Contains(stderr, "cannot allocate memory"),
+		strings.Contains(stderr, "SIGSEGV: segmentation violation\nPC="):
+		// Whichever part of the Go runtime asks next is the one that dies, and the
+		// garbage collector does so with a segmentation violation of its own. So the
+		// stack tells nothing that would be the same next time.
+		return "Bounded memory: the program must fit into it", "all memory is used up"
 	case strings.Contains(stderr, "all goroutines are asleep"), strings.Contains(stderr, "deadlock"):
 		return "Termination: a step must return, and this one waits for ever", handler(stderr) + " does not return"
 	case strings.Contains(stderr, "panic: "):

@@ -1,0 +1,58 @@
+package edits
+
+import (
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"raftkv/internal/zoo"
+)
+
+// An edit that does not fit today's sources, or fits in two places, must be repaired.
+func TestEveryEditApplies(t *testing.T) {
+	root, err := zoo.Root(".")
+	require.NoError(t, err)
+	folders, err := filepath.Glob(filepath.Join(root, "labs", "[vw]*", "part*"))
+	require.NoError(t, err)
+	require.Len(t, folders, 10)
+	for _, folder := range folders {
+		name, err := filepath.Rel(root, folder)
+		require.NoError(t, err)
+		edits, err := Read(root, filepath.ToSlash(name), "first", "refused", "no build")
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, len(edits), 3, name)
+		for _, e := range edits {
+			changed, err := e.Apply(root)
+			if !assert.NoError(t, err) {
+				continue
+			}
+			for file, text := range changed {
+				_, err := parser.ParseFile(token.NewFileSet(), file, text, parser.SkipObjectResolution)
+				assert.Equal(t, e.Fields["no build"] == nil, err == nil, "%s/%s: %v", name, e.Name, err)
+			}
+		}
+	}
+}
+
+func TestMalformed(t *testing.T) {
+	for text, why := range map[string]string{
+		"title: t\n":                           "no change",
+		"title\n\n--- a\n-b\n":                 "no field",
+		"first: x\n\n--- a\n-b\n":              "no title",
+		"title: t\ncolour: red\n\n--- a\n-b\n": "unknown field",
+		"title: t\n\n-b\n":                     "line 1 of the change: no file",
+		"title: t\n\n--- a\n-b\n+b\n":          "changes nothing",
+	} {
+		_, err := parse("x", text, []string{"first"})
+		require.ErrorContains(t, err, why, text)
+	}
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "e.txt"), []byte("title: t\n\n-b\n"), 0o644))
+	_, err := Read(dir, ".")
+	require.ErrorContains(t, err, "./e.txt: line 1")
+}
