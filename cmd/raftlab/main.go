@@ -47,7 +47,7 @@ func newCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newChaos(), newReplay(), newShrink(), newScenario(), newHash(), newPlay(), newZoo(), newSkeleton(), newCheck(), newHint(), newGrade(), newMutants(), newConfined())
+	root.AddCommand(newChaos(), newReplay(), newShrink(), newScenario(), newHash(), newPlay(), newZoo(), newSearch(), newSkeleton(), newCheck(), newHint(), newGrade(), newMutants(), newConfined())
 	return root
 }
 

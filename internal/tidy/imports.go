@@ -67,6 +67,7 @@ var rooms = []room{
 	{dir: "internal/shrink", std: virtual, own: []string{"internal/sim"}},
 	{dir: "internal/viewer", std: virtual, own: []string{"raft", "internal/trace"}},
 	{dir: "internal/viewer/browsercheck", std: everything, own: []string{"raft", "internal/core", "internal/sim", "internal/shrink", "internal/trace", "internal/viewer"}},
+	{dir: "internal/search", std: pure, own: []string{"raft"}},
 	{dir: "internal/zoo", std: everything},
 	{dir: "internal/zoo/hunt", std: everything, own: []string{"internal/sim"}},
 	{dir: "internal/docgen/...", std: everything, own: []string{"raft", "internal/core", "internal/scenario", "internal/trace", "internal/zoo"}},
