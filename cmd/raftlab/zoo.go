@@ -27,7 +27,7 @@ func newZoo() *cobra.Command {
 stories. The commands need the sources, and run needs the go command.`,
 		Args: cobra.NoArgs,
 	}
-	c.AddCommand(newZooList(), newZooShow(), newZooRun())
+	c.AddCommand(newZooList(), newZooShow(), newZooRun(), newZooOverlay())
 	return c
 }
 

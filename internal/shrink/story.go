@@ -82,6 +82,7 @@ func storyHead(r *sim.Report) string {
 // teller writes down as statements what happens in a run.
 type teller struct {
 	statements []string
+	sent       []trace.Send // by the latest statement
 	flying     []trace.Send // messages in flight, oldest first, as the story has them
 	busy       map[raft.ServerID]bool
 	started    map[raft.ServerID]bool
@@ -98,6 +99,7 @@ func (t *teller) record(line fmt.Stringer) {
 	if !ok {
 		return
 	}
+	t.tellSent()
 	switch ev := r.Event.(type) {
 	case nil:
 		t.note(r)
@@ -138,6 +140,7 @@ func (t *teller) note(r *trace.Record) {
 
 func (t *teller) saves(id raft.ServerID) {
 	if t.busy[id] {
+		t.tellSent()
 		t.busy[id] = false
 		t.say("%d saves", id)
 	}
@@ -150,17 +153,45 @@ func (t *teller) line(line trace.Line) {
 		if l.Type != "AppendEntriesArgs" {
 			t.saves(l.From) // all but these leave when the disk is done
 		}
-		if l.Lost != "" {
-			t.say("drop last %d->%d", l.From, l.To)
-			return
-		}
-		t.flying = append(t.flying, l)
-		if l.Copies > 1 {
-			t.say("duplicate last %d->%d", l.From, l.To)
-			t.flying = append(t.flying, l)
-		}
+		t.sent = append(t.sent, l)
 	case trace.Arrive:
+		t.tellSent()
 		t.arrive(l.Message)
+	}
+}
+
+// tellSent tells what the network does with the messages of the latest statement,
+// when all of them are known: those behind a message on its link are held meanwhile.
+func (t *teller) tellSent() {
+	sent := t.sent
+	t.sent = nil
+	for i, f := range sent {
+		verb := ""
+		switch {
+		case f.Lost != "":
+			verb = "drop"
+		case f.Copies > 1:
+			verb = "duplicate"
+		}
+		if verb == "" {
+			t.flying = append(t.flying, f)
+			continue
+		}
+		behind := 0
+		for _, o := range sent[i+1:] {
+			if o.From == f.From && o.To == f.To {
+				behind++
+				t.say("hold last %d->%d", f.From, f.To)
+			}
+		}
+		t.say("%s last %d->%d", verb, f.From, f.To)
+		if behind > 0 {
+			t.say("release %d->%d", f.From, f.To)
+		}
+		if f.Copies > 1 {
+			t.flying = append(t.flying, f)
+			defer func() { t.flying = append(t.flying, f) }() // the copy, behind all others
+		}
 	}
 }
 

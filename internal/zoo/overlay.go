@@ -30,9 +30,9 @@ func (b Bug) Apply(root string) (map[string]string, error) {
 	return changed, nil
 }
 
-// writeOverlay puts the changed sources and the list that go build's -overlay
+// WriteOverlay puts the changed sources and the list that go build's -overlay
 // wants into dir, and returns the path of the list.
-func (b Bug) writeOverlay(root, dir string) (string, error) {
+func (b Bug) WriteOverlay(root, dir string) (string, error) {
 	changed, err := b.Apply(root)
 	if err != nil {
 		return "", err

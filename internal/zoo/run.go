@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path"
@@ -152,7 +153,7 @@ func (r *run) catch(ctx context.Context, b Bug) (Result, error) {
 	}
 	defer os.RemoveAll(dir)
 	result := Result{Bug: b}
-	overlay, err := b.writeOverlay(r.o.Root, dir)
+	overlay, err := b.WriteOverlay(r.o.Root, dir)
 	if err == nil {
 		err = r.build(ctx, dir, overlay, b.Probes)
 	}
@@ -229,15 +230,17 @@ func tail(out string) string {
 }
 
 // build builds what the probes need into dir, from the sources with overlay over
-// them unless that is "".
+// them unless that is "". The tests of part4-kvservice/kvservice become
+// part4-kvservice/kvservice.test there, for there are three packages kvservice.
 func (r *run) build(ctx context.Context, dir, overlay string, probes []Probe) error {
-	var tests []string
+	folders := map[string][]string{} // the packages to test, by the folder they are in
 	hunts := false
 	for _, p := range probes {
+		folder := path.Dir(p.Package)
 		if p.Package == "" {
 			hunts = true
-		} else if !slices.Contains(tests, "./"+p.Package) {
-			tests = append(tests, "./"+p.Package)
+		} else if !slices.Contains(folders[folder], "./"+p.Package) {
+			folders[folder] = append(folders[folder], "./"+p.Package)
 		}
 	}
 	var flags []string
@@ -249,10 +252,17 @@ func (r *run) build(ctx context.Context, dir, overlay string, probes []Probe) er
 			return err
 		}
 	}
-	if len(tests) == 0 {
-		return nil
+	for _, folder := range slices.Sorted(maps.Keys(folders)) {
+		into := filepath.Join(dir, filepath.FromSlash(folder))
+		if err := os.MkdirAll(into, 0o755); err != nil {
+			return err
+		}
+		args := slices.Concat([]string{"test", "-c", "-vet=off"}, flags, []string{"-o", into + "/"}, folders[folder])
+		if err := r.goCommand(ctx, args); err != nil {
+			return err
+		}
 	}
-	return r.goCommand(ctx, slices.Concat([]string{"test", "-c", "-vet=off"}, flags, []string{"-o", dir + "/"}, tests))
+	return nil
 }
 
 func (r *run) goCommand(ctx context.Context, args []string) error {
@@ -276,7 +286,7 @@ func (r *run) probe(ctx context.Context, dir string, p Probe, texts []string) (s
 		cmd = exec.CommandContext(ctx, filepath.Join(dir, path.Base(huntPackage)+exeSuffix), append(args, texts...)...)
 		cmd.Dir = dir
 	} else {
-		cmd = exec.CommandContext(ctx, filepath.Join(dir, path.Base(p.Package)+".test"+exeSuffix), "-test.v", "-test.failfast", "-test.run="+p.pattern())
+		cmd = exec.CommandContext(ctx, filepath.Join(dir, filepath.FromSlash(p.Package)+".test"+exeSuffix), "-test.v", "-test.failfast", "-test.run="+p.pattern())
 		cmd.Dir = filepath.Join(r.o.Root, filepath.FromSlash(p.Package)) // where go test runs it
 	}
 	var out bytes.Buffer
