@@ -77,7 +77,7 @@ func Parts() []string {
 	}
 	var parts []string
 	for _, e := range entries {
-		if e.IsDir() {
+		if e.IsDir() && strings.HasPrefix(e.Name(), "part") {
 			parts = append(parts, e.Name())
 		}
 	}

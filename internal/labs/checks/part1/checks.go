@@ -77,10 +77,10 @@ func oneVoteATerm(t *run.T) {
 	s.vote(2, 1, false) // the old term is over
 
 	s = start(t, 1, 3)
-	s.step(raft.ElectionTimeout{}) // it votes for itself in term 1
-	s.vote(2, 1, false)
-	s.heartbeat(2, 1) // it has lost the election, not the memory
-	s.vote(3, 1, false)
+	s.step(raft.ElectionTimeout{}) // it votes for itself
+	s.vote(2, s.term(), false)
+	s.heartbeat(2, s.term()) // it has lost the election, not the memory
+	s.vote(3, s.term(), false)
 }
 
 func votesCounted(t *run.T) {
@@ -89,26 +89,27 @@ func votesCounted(t *run.T) {
 	}
 	s := start(t, 1, 5)
 	s.step(raft.ElectionTimeout{})
-	s.receive(2, granted(1))
+	s.receive(2, granted(s.term()))
 	s.isNot(raft.Leader, "it has two votes of five")
-	s.receive(2, granted(1))
+	s.receive(2, granted(s.term()))
 	s.isNot(raft.Leader, "two servers of five have voted for it; a doubled reply is one vote")
-	s.receive(3, raft.RequestVoteReply{Term: 1, AskedTerm: 1})
+	s.receive(3, raft.RequestVoteReply{Term: s.term(), AskedTerm: s.term()})
 	s.isNot(raft.Leader, "two of five have voted for it; server 3 has refused")
+	first := s.term()
 	s.step(raft.ElectionTimeout{})
 	// These were under way when the first election ended.
-	s.receive(3, raft.RequestVoteReply{Term: 1, VoteGranted: true, AskedTerm: 1})
-	s.receive(4, raft.RequestVoteReply{Term: 1, VoteGranted: true, AskedTerm: 1})
-	s.isNot(raft.Leader, "the votes that it has received were given in term 1, and it is a candidate in term 2")
-	s.receive(2, granted(2))
-	s.receive(3, granted(2))
-	s.is(raft.Leader, "three of five have voted for it in term 2")
+	s.receive(3, granted(first))
+	s.receive(4, granted(first))
+	s.isNot(raft.Leader, "the votes that it has received were given in an earlier term than the one in which it is a candidate")
+	s.receive(2, granted(s.term()))
+	s.receive(3, granted(s.term()))
+	s.is(raft.Leader, "three of five have voted for it in this term")
 
 	s = start(t, 1, 4)
 	s.step(raft.ElectionTimeout{})
-	s.receive(2, granted(1))
+	s.receive(2, granted(s.term()))
 	s.isNot(raft.Leader, "it has two votes of four, and that is no majority")
-	s.receive(3, granted(1))
+	s.receive(3, granted(s.term()))
 	s.is(raft.Leader, "three of four have voted for it")
 }
 
@@ -121,19 +122,18 @@ func newerTermWins(t *run.T) {
 	}
 	for _, body := range newer {
 		s := start(t, 1, 3)
-		s.step(raft.ElectionTimeout{})
-		s.receive(3, raft.RequestVoteReply{Term: 1, VoteGranted: true, AskedTerm: 1})
-		s.is(raft.Leader, "two of three have voted for it")
+		s.elect()
+		led := s.term()
 		s.receive(2, body)
 		now := s.cm.Status()
 		t.Want(now.State == raft.Follower && now.Term == 7, "Newer terms win: whoever hears of one becomes a follower in it (ALL-2)",
-			"server 1 leads term 1 and receives %s; now it is a %s in term %d", rafttest.Describe(body), now.State, now.Term)
+			"server 1 leads term %d and receives %s; now it is a %s in term %d", led, rafttest.Describe(body), now.State, now.Term)
 	}
 
 	s := start(t, 1, 3)
 	s.step(raft.ElectionTimeout{})
-	s.heartbeat(2, 1)
-	s.is(raft.Follower, "server 2 leads term 1, in which it was a candidate (CAN-3)")
+	s.heartbeat(2, s.term())
+	s.is(raft.Follower, "server 2 leads the term in which it was a candidate (CAN-3)")
 	t.Want(s.cm.Status().LeaderID == 2, "A follower knows its leader", "server 2 has sent a heartbeat, and server 1 takes server %d for the leader", s.cm.Status().LeaderID)
 
 	s.vote(3, 5, true)
@@ -157,14 +157,14 @@ func timers(t *run.T) {
 
 	out = s.step(raft.ElectionTimeout{})
 	t.Want(out.Timers[raft.ElectionTimer] == raft.RestartTimer, "Election timer: a candidate restarts it (CAN-4)", "server 1 has become a candidate without a timer: if the votes are split, nothing will ever happen")
-	out = s.receive(2, raft.RequestVoteReply{Term: 2, VoteGranted: true, AskedTerm: 2})
+	out = s.receive(2, raft.RequestVoteReply{Term: s.term(), VoteGranted: true, AskedTerm: s.term()})
 	s.is(raft.Leader, "two of three have voted for it")
 	t.Want(out.Timers[raft.ElectionTimer] == raft.StopTimer, "Election timer: a leader stops it", "server 1 has become the leader, and its election timer still runs")
 	t.Want(out.Timers[raft.HeartbeatTimer] == raft.RestartTimer && len(out.Send) == 2, "Heartbeats: a leader sends them at once (LEAD-1)",
 		"server 1 has become the leader of three servers, sends %d messages, and %s", len(out.Send), map[bool]string{true: "its heartbeat timer runs", false: "its heartbeat timer does not run"}[out.Timers[raft.HeartbeatTimer] == raft.RestartTimer])
 	out = s.receive(2, raft.AppendEntriesReply{Term: 9})
 	t.Want(out.Timers[raft.ElectionTimer] == raft.RestartTimer && out.Timers[raft.HeartbeatTimer] == raft.StopTimer,
-		"Timers: a deposed leader waits like a follower", "server 1 led term 2 and hears of term 9; its election timer must start and its heartbeat timer stop")
+		"Timers: a deposed leader waits like a follower", "server 1 led and hears of term 9; its election timer must start and its heartbeat timer stop")
 }
 
 func chaos(t *run.T) {
@@ -198,6 +198,15 @@ func (s server) step(event raft.Event) (out raft.Effects) {
 	}
 	s.t.Do(1, what, body, func() { out = s.cm.Step(event) })
 	return out
+}
+
+func (s server) term() raft.Term { return s.cm.Status().Term }
+
+// elect makes server 1 of three the leader.
+func (s server) elect() {
+	s.step(raft.ElectionTimeout{})
+	s.receive(2, raft.RequestVoteReply{Term: s.term(), VoteGranted: true, AskedTerm: s.term()})
+	s.is(raft.Leader, "two of three have voted for it")
 }
 
 func (s server) receive(from raft.ServerID, body raft.Body) raft.Effects {
