@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,6 +22,7 @@ type load struct {
 	quit    chan struct{}
 	running sync.WaitGroup
 	clock   atomic.Int64 // orders calls and answers of all clients
+	began   time.Time
 
 	mu       sync.Mutex
 	history  []lincheck.Operation
@@ -32,10 +35,14 @@ const (
 	callPatience = 10 * time.Second
 	keys         = 16
 	lincheckStep = 20_000_000
+
+	// Clients turn to other keys now and then. Values that only grow would make a
+	// long run cost memory by the square of its length.
+	keysLast = 5 * time.Second
 )
 
 func startLoad(endpoints []string, clients int, seed uint64) *load {
-	l := &load{quit: make(chan struct{}), lastDone: time.Now()}
+	l := &load{quit: make(chan struct{}), began: time.Now(), lastDone: time.Now()}
 	for i := range clients {
 		l.running.Go(func() { l.client(endpoints, i, rand.New(rand.NewPCG(seed, uint64(i)+2))) })
 	}
@@ -74,7 +81,7 @@ func (l *load) call(client *kvclient.KVClient, number, n int, random *rand.Rand)
 	op := lincheck.Operation{
 		Client: number,
 		Kind:   lincheck.Append,
-		Key:    fmt.Sprintf("key%d", random.IntN(keys)),
+		Key:    fmt.Sprintf("key%d-%d", time.Since(l.began)/keysLast, random.IntN(keys)),
 		Value:  fmt.Sprintf("%d.%d;", number, n),
 	}
 	if random.IntN(3) == 0 {
@@ -121,13 +128,16 @@ func (l *load) call(client *kvclient.KVClient, number, n int, random *rand.Rand)
 func (l *load) check(ctx context.Context, report *Report, endpoints []string) error {
 	client := kvclient.New(endpoints)
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-	defer cancel()
 	store := map[string]string{}
-	for k := range keys {
-		op := lincheck.Operation{Client: -1, Kind: lincheck.Get, Key: fmt.Sprintf("key%d", k), Outcome: lincheck.Applied, Answered: true}
+	for _, op := range l.history {
+		store[op.Key] = ""
+	}
+	for _, key := range slices.Sorted(maps.Keys(store)) {
+		op := lincheck.Operation{Client: -1, Kind: lincheck.Get, Key: key, Outcome: lincheck.Applied, Answered: true}
 		op.Call = l.clock.Add(1)
+		ctx, cancel := context.WithTimeout(ctx, callPatience)
 		r, err := client.Get(ctx, op.Key)
+		cancel()
 		if err != nil {
 			return fmt.Errorf("the healed cluster does not serve: %w", err)
 		}
