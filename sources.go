@@ -6,6 +6,6 @@ import "embed"
 
 // Sources are these folders as they were when the program was built.
 //
-//go:embed labs/part1 labs/part2 labs/part3 rafttest part1-election part2-commands part3-persistence part4-kvservice part5-dedup
+//go:embed labs/part1 labs/part2 labs/part3 labs/part4 labs/part5 rafttest part1-election part2-commands part3-persistence part4-kvservice part5-dedup
 //go:embed internal/cores internal/labs/run internal/labs/checks internal/labs/plain
 var Sources embed.FS
