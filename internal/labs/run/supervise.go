@@ -47,14 +47,20 @@ func Supervise(binary, part string, checks []Check, o Options) (Verdict, error) 
 			return v, fmt.Errorf("the runner does not start: %w", err)
 		}
 		var last outcome
-		each(stdout, nonce, func(o outcome) {
+		silent := each(stdout, nonce, func(o outcome) {
 			if last = o; !o.Begun {
 				v.note(o)
 			}
 		})
+		if !silent {
+			cmd.Process.Kill()
+		}
 		err = cmd.Wait()
 		if last.Begun { // and not come back
 			last.Property, last.Event = died(stderr.String())
+			if !silent {
+				last.Property, last.Event = fmt.Sprintf("Bounded output: more than %d MB are printed in one run", maxPrinted>>20), "what is printed is thrown away; it only takes time"
+			}
 			v.note(last)
 		}
 		v.wait(checks)
@@ -147,21 +153,29 @@ func state(v Verdict) string {
 	return strings.Join(words, ",")
 }
 
-// each calls f with what a child reports, and skips what else it prints.
-func each(r io.Reader, nonce string, f func(outcome)) {
+// maxPrinted bounds what a child may print during one seed of a check.
+const maxPrinted = 16 << 20
+
+// each calls f with what a child reports, and skips what else it prints. It
+// returns false if that is too much: whoever prints without end would be ended
+// by some limit of time, and when depends on the machine.
+func each(r io.Reader, nonce string, f func(outcome)) bool {
 	lines := bufio.NewReader(r)
-	for {
+	for printed := 0; printed <= maxPrinted; {
 		line, err := lines.ReadSlice('\n')
+		printed += len(line)
 		if data, ok := bytes.CutPrefix(line, []byte(nonce)); ok {
 			var o outcome
 			if json.Unmarshal(data, &o) == nil {
+				printed = 0
 				f(o)
 			}
 		}
 		if err != nil && err != bufio.ErrBufferFull {
-			return
+			return true
 		}
 	}
+	return false
 }
 
 // died says what a child has died of.
