@@ -52,6 +52,26 @@ const (
 	ServerTimeout
 	Forwarded
 	ResultDropped
+	Halves
+	Bridge
+	Ring
+	Deaf
+	Mute
+	FastClock
+	SlowClock
+	DiskFull
+	StoppedByFullDisk
+	NotRemembered
+	BitFlipped
+	RotRefused
+	DiskWiped
+	WipedElection
+	DiskBack
+	DiskLost
+	StoreRefused
+	CrashInHandshake
+	TornTail
+	SaveHung
 	events
 )
 
@@ -95,6 +115,26 @@ var eventNames = [events]string{
 	ServerTimeout:              "requests that the server gave up",
 	Forwarded:                  "requests forwarded to the leader",
 	ResultDropped:              "repetitions whose recorded result had been dropped",
+	Halves:                     "networks that fell into halves",
+	Bridge:                     "halves joined by one server",
+	Ring:                       "networks that were a ring",
+	Deaf:                       "servers that were heard and heard nobody",
+	Mute:                       "servers that heard and were heard by nobody",
+	FastClock:                  "clocks that ran fast for a while",
+	SlowClock:                  "clocks that ran slow for a while",
+	DiskFull:                   "disks without room",
+	StoppedByFullDisk:          "servers stopped for want of room in a save",
+	NotRemembered:              "servers stopped for want of room for a name",
+	BitFlipped:                 "bits flipped on a disk",
+	RotRefused:                 "starts refused for a flipped bit",
+	DiskWiped:                  "servers back with an empty disk",
+	WipedElection:              "elections that a server with an empty disk began",
+	DiskBack:                   "old disks put back",
+	DiskLost:                   "disks lost for good",
+	StoreRefused:               "messages refused because of another disk",
+	CrashInHandshake:           "power lost while a new peer was written down",
+	TornTail:                   "torn tails cut off in a restart",
+	SaveHung:                   "saves that hung",
 }
 
 func (e Event) String() string { return eventNames[e] }
@@ -114,10 +154,12 @@ func (e Event) needs(p Profile) bool {
 	switch e {
 	case PreVoteRefused, QuorumCheckFailed, WindowUsed:
 		return p.Extensions
-	case LeaderCrash, LeaderCrashUncommitted, Restart, CrashInSave, SaveMerged, PowerCutEverywhere,
+	case LeaderCrash, LeaderCrashUncommitted, Restart, CrashInSave, SaveHung, SaveMerged, PowerCutEverywhere,
 		CrashOnWinning, CrashOnVoting, CrashOnAppending, CrashOnCommitting, CrashOnSaving:
 		return p.Crashes
-	case CrashInRecovery, SectorsLost, SaveFailed:
+	case CrashInRecovery, SectorsLost, SaveFailed, Halves, Bridge, Ring, Deaf, Mute, FastClock, SlowClock,
+		DiskFull, StoppedByFullDisk, NotRemembered, BitFlipped, RotRefused, DiskWiped, WipedElection, DiskBack,
+		DiskLost, StoreRefused, CrashInHandshake, TornTail:
 		return p.Disks
 	case ConflictTruncated, SubmitRefused, DuplicateAnswered, DuplicateAfterLeaderChange,
 		UnknownThenApplied, CallUnknown, CallNotApplied, LateCopyRefused, WindowExceeded, WaiterLost, ServerTimeout, Forwarded, ResultDropped:
@@ -161,6 +203,8 @@ func (s *simulation) countStep(n *node, before *raft.Status) {
 		switch {
 		case n.status == *before && !changes(r.Effects.Timers):
 			s.count(StaleTimer)
+		case n.wiped != nil:
+			s.count(WipedElection)
 		case before.State == raft.Candidate:
 			s.count(SplitVote)
 		}

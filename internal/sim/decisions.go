@@ -32,19 +32,20 @@ type Decision struct {
 type choice string
 
 const (
-	loseMessage   choice = "lose message"   // A to B
-	doubleMessage choice = "double message" // A to B
-	delayMessage  choice = "delay message"  // A to B
-	slowDownLink  choice = "slow link"      // A to B, for the whole run
-	oddClock      choice = "odd clock"      // server A, for the whole run
-	strikeFault   choice = "fault"          // A is 1 + the fault
-	crashTrigger  choice = "crash"          // server A at a chosen moment, B is 1 + the trigger
-	failStart     choice = "crash in start" // server A loses power while it starts
-	slowSave      choice = "slow save"      // server A
-	loseRequest   choice = "lose request"   // client A
-	delayRequest  choice = "delay request"  // client A
-	loseAnswer    choice = "lose answer"    // client A
-	makeCall      choice = "call"           // client A
+	loseMessage   choice = "lose message"       // A to B
+	doubleMessage choice = "double message"     // A to B
+	delayMessage  choice = "delay message"      // A to B
+	slowDownLink  choice = "slow link"          // A to B, for the whole run
+	oddClock      choice = "odd clock"          // server A, for the whole run
+	strikeFault   choice = "fault"              // A is 1 + the fault
+	crashTrigger  choice = "crash"              // server A at a chosen moment, B is 1 + the trigger
+	failStart     choice = "crash in start"     // server A loses power while it starts
+	failHandshake choice = "crash in handshake" // server A loses power while it writes down B's store
+	slowSave      choice = "slow save"          // server A
+	loseRequest   choice = "lose request"       // client A
+	delayRequest  choice = "delay request"      // client A
+	loseAnswer    choice = "lose answer"        // client A
+	makeCall      choice = "call"               // client A
 )
 
 // IsFault reports whether the decision is for something to go wrong, not for a

@@ -1,10 +1,13 @@
 package sim
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strings"
 
 	"raftkv/internal/simdisk"
 	"raftkv/raft"
@@ -20,7 +23,8 @@ type disk struct {
 	options storage.Options
 	storage storage.Storage // open while the server is up
 
-	failNext bool // the next save fails somewhere
+	failNext  bool // the next save fails somewhere
+	unsettled bool // a save was cut short since the last start
 }
 
 var errDiskFault = errors.New("the simulated disk failed")
@@ -28,13 +32,14 @@ var errDiskFault = errors.New("the simulated disk failed")
 // dataDir is the directory on each simulated disk.
 const dataDir = "/data"
 
-func (s *simulation) newDisk(n int) disk {
-	d := disk{random: newSource(s.seed, fmt.Sprint("disk ", n))}
+// newDisk returns server n's empty disk. Each has a name of its own.
+func (s *simulation) newDisk(n int, name string) disk {
+	d := disk{random: newSource(s.seed, name)}
 	if !s.profile.Disks {
 		d.memory = storage.NewMapStorage()
 		return d
 	}
-	d.files = simdisk.New(rand.New(&newSource(s.seed, fmt.Sprint("sectors ", n)).pcg))
+	d.files = simdisk.New(rand.New(&newSource(s.seed, "sectors of "+name).pcg))
 	d.options = storage.Options{
 		FS:           d.files,
 		Identity:     storage.Identity{Cluster: s.cluster, ClusterName: "sim", Server: id(n), Members: s.members},
@@ -58,7 +63,33 @@ func (d *disk) open() (raft.PersistentState, error) {
 		return raft.PersistentState{}, err
 	}
 	d.storage = files
+	d.unsettled = false
 	return files.Load()
+}
+
+// openAndLook is open, and reports whether the start has cut off a torn tail.
+func (d *disk) openAndLook() (saved raft.PersistentState, torn bool, err error) {
+	if !d.unsettled {
+		saved, err = d.open()
+		return saved, false, err
+	}
+	before := d.lastSegment()
+	saved, err = d.open()
+	after := d.lastSegment()
+	// All that a start writes into a segment is what was there, and zeros.
+	same := len(before) == len(after) && len(after) >= 64 && bytes.Equal(before[:64], after[:64])
+	return saved, err == nil && same && !bytes.Equal(before, after), err
+}
+
+// lastSegment returns what the newest segment of the log holds.
+func (d *disk) lastSegment() []byte {
+	names, _ := d.files.ReadDir(dataDir)
+	for _, name := range slices.Backward(names) {
+		if strings.HasPrefix(name, "log-") {
+			return d.files.ReadFile(filepath.Join(dataDir, name))
+		}
+	}
+	return nil
 }
 
 // save writes and syncs.
@@ -67,13 +98,16 @@ func (d *disk) save(save raft.Save) error {
 		d.failNext = false
 		d.files.FailAfter(d.random.below(2), errDiskFault)
 	}
-	return d.storage.Save(save)
+	err := d.storage.Save(save)
+	d.unsettled = d.unsettled || err != nil
+	return err
 }
 
 // crash ends the server's process, or with power the whole machine's. underWay
 // is a save that was not finished; it got as far as it happened to get.
 func (d *disk) crash(underWay raft.Save, power bool) {
 	if underWay.Needed() {
+		d.unsettled = d.files != nil
 		switch {
 		case power && d.files != nil:
 			d.files.CrashAfter(d.random.below(4))

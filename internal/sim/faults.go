@@ -23,8 +23,22 @@ const (
 	pauseServer // stopped, or asleep: its timers run out meanwhile
 	slowDisk
 	failSave
+
+	// These only strike a whole server (Profile.Disks).
+	halveNetwork // two groups as large as possible
+	bridgeHalves // and one server that hears both
+	ringNetwork  // each hears its neighbours
+	deafServer   // is heard and hears nobody
+	muteServer   // hears and is heard by nobody
+	warpClock    // timers of one server run fast, or slow
+	fillDisk
+	rotDisk  // a bit flips in what was synced
+	wipeDisk // a server comes back with an empty one
 	faultKinds
 )
+
+// lateFaults is the first of the faults that only strike a whole server.
+const lateFaults = halveNetwork
 
 // crashFaults need a server that comes back with what it has saved.
 var crashFaults = []fault{crashServer, crashLeader, crashAll, slowDisk, failSave}
@@ -118,6 +132,16 @@ func (s *simulation) strike(f fault, random *source) {
 		s.because("server %d has a slow disk for %v", victim.id, lasts)
 		s.atEnd(lasts, func() { victim.slowDisk--; over() })
 		s.note(victim, "has a slow disk")
+	case halveNetwork, bridgeHalves, ringNetwork, deafServer, muteServer:
+		s.shapeNetwork(f, lasts, random)
+	case warpClock:
+		s.warp(victim, lasts, random)
+	case fillDisk:
+		s.fill(victim, lasts, random)
+	case rotDisk:
+		s.rot(victim, lasts, random)
+	case wipeDisk:
+		s.wipe(victim, lasts, random)
 	case failSave:
 		s.because("server %d's next save fails", victim.id)
 		victim.disk.failNext = true

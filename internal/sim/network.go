@@ -75,9 +75,14 @@ func (s *simulation) send(m raft.Message) {
 		f = s.drawFate(from, to)
 	}
 	s.sends++
+	flight, ok := s.address(m)
+	flight.id = s.sends
+	if !ok {
+		f = fate{lost: "they do not accept each other's disk"}
+	}
 	s.watcher.sent(s.sends, m, &f)
 	for i := range f.copies {
-		s.deliverIn(from, to, f.times[i], flight{s.sends, m})
+		s.deliverIn(from, to, f.times[i], flight)
 	}
 }
 
@@ -137,12 +142,6 @@ func (s *simulation) linkTime(from, to int) (t, late time.Duration) {
 		late = 0
 	}
 	return t, late
-}
-
-// flight is a message under way.
-type flight struct {
-	id      uint64 // counts the messages of a run, from 1
-	message raft.Message
 }
 
 func (s *simulation) deliverIn(from, to int, t time.Duration, f flight) {

@@ -1,12 +1,15 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
+	"syscall"
 	"time"
 
 	"raftkv/internal/core"
 	"raftkv/internal/trace"
 	"raftkv/raft"
+	"raftkv/raft/storage"
 )
 
 // node is one server: a core, and the loop of raft/server around it in virtual
@@ -22,7 +25,14 @@ type node struct {
 	clock       *source       // draws how long its timers run
 	luck        *source       // draws when it crashes
 	crashes     uint32        // counts the chosen moments to crash
-	back        func()        // tells the watcher that it is up again
+	warp        int           // thousandths of their time that timers take now; 0: the plan's
+
+	damage *damage // a bit of its disk has flipped
+	wiped  *disk   // its true disk, if it runs with an empty one
+	out    bool    // it will not get the true one back
+	wipes  int
+
+	back func() // tells the watcher that it is up again
 
 	// ------------------------------------------------------------------
 
@@ -39,6 +49,11 @@ type node struct {
 	busy   bool
 	saving raft.Effects
 	saves  uint32
+
+	// store is the id of its disk, and met are those of the servers it has had
+	// contact with, by index. Without files met is nil.
+	store raft.StoreID
+	met   []raft.StoreID
 
 	doom  phase   // where in its loop the server will crash; alive if it will not
 	doomy *source // draws how
@@ -86,11 +101,15 @@ func (s *simulation) start(n *node) {
 	if n.up {
 		return
 	}
+	if n.damage != nil {
+		s.mustRefuse(n)
+		return
+	}
 	faulty := n.disk.files != nil && n.life > 0 && !s.healed && s.decide(failStart, int(n.id), 0, n.luck.oneIn(16))
 	if faulty {
 		n.disk.files.CrashAfter(n.luck.below(4)) // power fails again while it reads its log
 	}
-	saved, err := n.disk.open()
+	saved, torn, err := n.disk.openAndLook()
 	if faulty {
 		n.disk.files.Crash()
 		s.count(CrashInRecovery)
@@ -102,17 +121,25 @@ func (s *simulation) start(n *node) {
 		s.fail("storage", "server %d cannot start: %v", n.id, err)
 		return
 	}
+	if torn {
+		s.count(TornTail)
+	}
 	*n = node{
 		index: n.index, id: n.id, disk: n.disk, life: n.life + 1,
 		pausedUntil: n.pausedUntil, slowDisk: n.slowDisk, clock: n.clock, luck: n.luck, crashes: n.crashes, back: n.back,
+		warp: n.warp, wiped: n.wiped, out: n.out, wipes: n.wipes,
 		up: true, inbox: n.inbox[:0],
 	}
 	if n.life > 1 {
 		n.back()
 		s.count(Restart)
-		if s.check(s.checker.Restarted(n.id, saved)) {
+		if n.wiped == nil && s.check(s.checker.Restarted(n.id, saved)) {
 			return
 		}
+	}
+	if files, ok := n.disk.storage.(*storage.FileStorage); ok {
+		n.store = files.StoreID()
+		n.met = make([]raft.StoreID, len(s.nodes))
 	}
 	config := s.plan.raft
 	config.Cluster, config.ID, config.Configuration = s.cluster, n.id, s.configuration
@@ -269,7 +296,9 @@ func (s *simulation) step(n *node, m *merged, event raft.Event, message uint64) 
 		Before: before, After: n.status, Event: event, Effects: next,
 	}
 	s.observe(n, message)
-	if s.check(s.checker.AfterStep(n.id, n.core, next)) {
+	// What a server promises that runs with another disk counts for nothing, because
+	// nobody hears it. The checker goes on to see the true disk.
+	if n.wiped == nil && s.check(s.checker.AfterStep(n.id, n.core, next)) {
 		return false
 	}
 	s.countStep(n, &before)
@@ -315,6 +344,9 @@ func (s *simulation) saveTime(n *node) time.Duration {
 	slow, more := n.disk.random.chance(s.plan.slowSave), n.disk.random.span(0, s.plan.slowSaveTime)
 	if n.slowDisk > 0 || s.decide(slowSave, int(n.id), 0, slow) {
 		t += more
+		if more > s.plan.electionTimeout {
+			s.count(SaveHung)
+		}
 	}
 	return t
 }
@@ -334,11 +366,16 @@ func (s *simulation) saved(n *node) {
 		// A server whose disk has failed stops, and sends nothing that waits.
 		s.count(SaveFailed)
 		n.busy = false
-		s.note(n, "stops: its disk failed")
+		if errors.Is(err, syscall.ENOSPC) {
+			s.count(StoppedByFullDisk)
+			s.note(n, "stops: its disk is full")
+		} else {
+			s.note(n, "stops: its disk failed")
+		}
 		s.stopAndReturn(n, n.luck)
 		return
 	}
-	if s.check(s.checker.AfterSave(n.id, effects.Save)) {
+	if n.wiped == nil && s.check(s.checker.AfterSave(n.id, effects.Save)) {
 		return
 	}
 	n.busy = false
@@ -400,6 +437,9 @@ func (s *simulation) timeout(n *node, kind raft.TimerKind) time.Duration {
 	}
 	if s.healed {
 		return t
+	}
+	if n.warp != 0 {
+		return t * time.Duration(n.warp) / 1000
 	}
 	return t * time.Duration(s.plan.clockRate[n.index]) / 1000
 }

@@ -120,9 +120,9 @@ func (w *watcher) sent(id uint64, m raft.Message, f *fate) {
 	w.take(line)
 }
 
-func (w *watcher) arrived(id uint64, n *node) {
+func (w *watcher) arrived(id uint64, n *node, heard bool) {
 	if w != nil {
-		w.take(trace.Arrive{At: w.s.now, Message: id, Server: n.id, Down: !n.up})
+		w.take(trace.Arrive{At: w.s.now, Message: id, Server: n.id, Down: !heard})
 	}
 }
 

@@ -125,10 +125,10 @@ func drawPlan(p Profile, seed uint64) plan {
 	if !s.oneIn(8) {
 		d.faultEvery = pick(s, 300*ms, 800*ms, 2*time.Second)
 	}
-	for i := range d.faults {
-		d.faults[i] = pick(s, 0, 1, 1, 4)
+	for f := range lateFaults {
+		d.faults[f] = pick(s, 0, 1, 1, 4)
 	}
-	d.faults[s.below(int(faultKinds))]++ // not all may be 0
+	d.faults[s.below(int(lateFaults))]++ // not all may be 0
 	for i := range d.triggers {
 		d.triggers[i] = rate(s, pick(s, 10, 100, 500))
 	}
@@ -180,10 +180,24 @@ func drawPlan(p Profile, seed uint64) plan {
 	if p.Crashes && s.oneIn(5) {
 		d.restlessLeader(s)
 	}
+	if p.Disks {
+		d.moreFaults(newSource(seed, "more faults"))
+	}
 
 	d.healAt = s.span(20*time.Second, 25*time.Second)
 	d.mustSettleIn = 100*timeout + time.Duration(d.operations)*20*ms
 	return d
+}
+
+// moreFaults draws what only a whole server can stand. A third of the seeds go
+// without, and so do the smaller profiles.
+func (d *plan) moreFaults(s *source) {
+	if s.oneIn(3) {
+		return
+	}
+	for f := lateFaults; f < faultKinds; f++ {
+		d.faults[f] = pick(s, 0, 0, 1)
+	}
 }
 
 // restlessLeader draws together what seldom comes together: a leader that sends

@@ -210,7 +210,7 @@ func (s *simulation) apply(n *node) {
 		return
 	}
 	for _, e := range entries {
-		if s.check(s.checker.Applied(n.id, e)) {
+		if n.wiped == nil && s.check(s.checker.Applied(n.id, e)) {
 			return
 		}
 		if s.plan.clients > 0 {

@@ -19,8 +19,9 @@ func (s *simulation) heal() {
 	for _, n := range s.nodes {
 		n.pausedUntil = min(n.pausedUntil, s.now)
 		n.slowDisk = 0
-		n.disk.failNext = false
+		n.warp = 0
 		n.doom = alive
+		s.healDisk(n)
 		s.start(n)
 	}
 	s.noteAll("everything is healed")
@@ -76,7 +77,7 @@ func (s *simulation) unsettled() string {
 		return fmt.Sprintf("%d calls have not ended", s.lanes)
 	}
 	var leader *node
-	for _, n := range s.nodes {
+	for _, n := range s.participants() {
 		if n.status.State == raft.Leader {
 			if leader != nil {
 				return fmt.Sprintf("servers %d and %d both lead", leader.id, n.id)
@@ -87,7 +88,7 @@ func (s *simulation) unsettled() string {
 	if leader == nil {
 		return "nobody leads"
 	}
-	for _, n := range s.nodes {
+	for _, n := range s.participants() {
 		switch {
 		case n.status.LeaderID != leader.id || n.status.Term != leader.status.Term:
 			return fmt.Sprintf("server %d does not follow server %d", n.id, leader.id)

@@ -185,7 +185,7 @@ func newSimulation(config Config, seed uint64) *simulation {
 func (s *simulation) run() {
 	for i := range s.plan.nodes {
 		s.nodes = append(s.nodes, &node{
-			index: i, id: id(i), disk: s.newDisk(i),
+			index: i, id: id(i), disk: s.newDisk(i, fmt.Sprint("disk ", i)),
 			clock: newSource(s.seed, fmt.Sprint("clock ", i)), luck: newSource(s.seed, fmt.Sprint("luck ", i)),
 		})
 	}
@@ -212,8 +212,9 @@ func (s *simulation) happen(h happening) {
 	switch h.kind {
 	case messageArrives:
 		f := s.messages.take(h.arg)
-		s.watcher.arrived(f.id, n)
-		if n.up {
+		heard := n.up && s.heard(n, &f)
+		s.watcher.arrived(f.id, n, heard)
+		if heard {
 			s.arrive(n, input{event: f.message, message: f.id})
 		}
 	case timerRuns:

@@ -70,5 +70,16 @@ func (s *source) weighted(weights []int) int {
 	panic("sim: weighted out of range")
 }
 
+// shuffled returns the numbers from 0 to n-1 in some order.
+func (s *source) shuffled(n int) []int {
+	order := make([]int, n)
+	for i := range order {
+		j := s.below(i + 1)
+		order[i] = order[j]
+		order[j] = i
+	}
+	return order
+}
+
 // pick returns one of the choices.
 func pick[T any](s *source, choices ...T) T { return choices[s.below(len(choices))] }

@@ -33,12 +33,13 @@ func (s *simulation) judge() {
 
 // judgeStates demands equal state machines. All have applied the same entries.
 func (s *simulation) judgeStates() {
-	first := s.nodes[0].service.machine
-	for _, n := range s.nodes {
+	nodes := s.participants()
+	first := nodes[0].service.machine
+	for _, n := range nodes {
 		m := n.service.machine
 		if m.AppliedIndex() != first.AppliedIndex() || m.Hash() != first.Hash() {
-			s.fail("state", "at the end server 1 has hash %x at index %d, server %d has %x at %d",
-				first.Hash(), first.AppliedIndex(), n.id, m.Hash(), m.AppliedIndex())
+			s.fail("state", "at the end server %d has hash %x at index %d, server %d has %x at %d",
+				nodes[0].id, first.Hash(), first.AppliedIndex(), n.id, m.Hash(), m.AppliedIndex())
 		}
 		if waiting := n.service.waiters.Len(); waiting > 0 {
 			s.fail("leak", "%d waiters are left at server %d", waiting, n.id)
@@ -127,9 +128,9 @@ func (s *simulation) judgeLedgers() {
 	}
 }
 
-// lookUp reads a key from the first server's state machine.
+// lookUp reads a key from one state machine. All are equal.
 func (s *simulation) lookUp(key string) string {
-	m := s.nodes[0].service.machine.Clone()
+	m := s.participants()[0].service.machine.Clone()
 	get := machine.Command{Kind: machine.KindGet, Key: key}
 	a, err := m.Apply(raft.CommitEntry{Index: m.AppliedIndex() + 1, Command: get.Encode()})
 	if err != nil {

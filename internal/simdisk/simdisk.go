@@ -137,14 +137,19 @@ func (d *Disk) drawKeep() func(n int) int {
 	return d.rnd.IntN
 }
 
-// BitFlip changes one bit of a file, drawn at random, at the given offset.
-func (d *Disk) BitFlip(path string, offset int64) {
+// BitFlip changes one bit of a file, drawn at random, at the given offset. What
+// it returns changes it back, which is for as long as nobody writes there.
+func (d *Disk) BitFlip(path string, offset int64) (undo func()) {
 	f := d.mustFind(path)
 	bit := byte(1) << d.rnd.IntN(8)
-	f.data[offset] ^= bit
-	if int(offset) < len(f.disk) {
-		f.disk[offset] ^= bit
+	flip := func() {
+		f.data[offset] ^= bit
+		if int(offset) < len(f.disk) {
+			f.disk[offset] ^= bit
+		}
 	}
+	flip()
+	return flip
 }
 
 // ReadFile returns a copy of what a file holds, or nil if there is none.
@@ -361,6 +366,14 @@ func (d *Disk) room(n int64) (int64, error) {
 	if d.limit == 0 {
 		return n, nil
 	}
+	if left := max(0, d.limit-d.Used()); left < n {
+		return left, syscall.ENOSPC
+	}
+	return n, nil
+}
+
+// Used returns the sum of all file sizes in bytes.
+func (d *Disk) Used() int64 {
 	used := int64(0)
 	seen := map[*inode]bool{}
 	for _, name := range d.names {
@@ -369,8 +382,5 @@ func (d *Disk) room(n int64) (int64, error) {
 			used += int64(len(f.data))
 		}
 	}
-	if left := max(0, d.limit-used); left < n {
-		return left, syscall.ENOSPC
-	}
-	return n, nil
+	return used
 }
