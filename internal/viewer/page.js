@@ -468,6 +468,7 @@ function showLogs () {
     for (let i = begin; i <= end; i++) cells += `<td>${cell(logs, id, s, i)}</td>`
     return `<tr><th scope="row">n${id}</th>${cells}</tr>`
   }).join('') + '</tbody>'
+  $('logs').parentNode.scrollLeft = 1e6 // the newest entries are the ones that matter
 }
 
 function cell (logs, id, s, i) {
