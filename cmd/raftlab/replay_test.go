@@ -78,3 +78,18 @@ func TestScenario(t *testing.T) {
 	_, err = lab(t, "scenario", "run", "no-such-story")
 	assert.ErrorContains(t, err, "there is no story no-such-story")
 }
+
+// What the zoo lays over the sources can be kept and used.
+func TestZooOverlay(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "bug")
+	out, err := lab(t, "zoo", "overlay", "double-vote", "--out", dir)
+	require.NoError(t, err)
+	file := filepath.Join(dir, "overlay.json")
+	assert.Contains(t, out, "go run -overlay "+file+" ./cmd/raftlab shrink")
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	assert.Contains(t, string(text), "election.go")
+
+	_, err = lab(t, "zoo", "overlay", "no-such-bug")
+	assert.Error(t, err)
+}
