@@ -73,6 +73,7 @@ var rooms = []room{
 	{dir: "internal/docgen/...", std: everything, own: []string{"raft", "internal/core", "internal/scenario", "internal/trace", "internal/zoo"}},
 	{dir: "docs/bothways", std: everything},
 	{dir: "internal/labs/...", std: everything, own: []string{".", "internal/labs/...", "internal/zoo"}},
+	{dir: "internal/exercise", std: everything},
 	{dir: "internal/prochaos", std: everything, own: []string{"api", "kvclient", "internal/lincheck"}},
 	{dir: "internal/tidy/...", std: everything, own: []string{"internal/tidy"}},
 
