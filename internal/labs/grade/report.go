@@ -120,7 +120,7 @@ func words(r labs.Result) []string {
 
 // Summary is a line about a mark, for a terminal.
 func (m Mark) Summary() string {
-	line := fmt.Sprintf("%-20s %3d / %d", m.Login, m.Points, m.Max)
+	line := fmt.Sprintf("%-28s %3d / %d", m.Login, m.Points, m.Max)
 	if f, ok := m.FirstFailure(); ok {
 		return line + "  " + f.ID + ": " + f.Property
 	}

@@ -120,7 +120,6 @@ func (s student) storyFile(p part) string {
 	fmt.Fprintf(&b, `package %s
 
 import (
-	"bytes"
 	"testing"
 
 	"raftkv/internal/scenario"
