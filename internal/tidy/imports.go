@@ -64,7 +64,7 @@ var rooms = []room{
 		"rafttest", "part1-election", "part2-commands", "part3-persistence",
 		"part4-kvservice/api", "part4-kvservice/kvservice", "part5-dedup/api", "part5-dedup/kvservice",
 	}},
-	{dir: "internal/shrink", std: virtual, own: []string{"internal/sim"}},
+	{dir: "internal/shrink", std: virtual, own: []string{"raft", "internal/core", "internal/sim", "internal/scenario", "internal/trace"}},
 	{dir: "internal/viewer", std: virtual, own: []string{"raft", "internal/trace"}},
 	{dir: "internal/viewer/browsercheck", std: everything, own: []string{"raft", "internal/core", "internal/sim", "internal/shrink", "internal/trace", "internal/viewer"}},
 	{dir: "internal/search", std: pure, own: []string{"raft"}},
