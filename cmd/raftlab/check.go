@@ -54,6 +54,9 @@ failed check prints.`,
 		}
 		out := c.OutOrStdout()
 		if *trace {
+			if *only == "" {
+				return errors.New("--trace wants --only CHECK, and --seed if it is not 1")
+			}
 			return lab.WithRunner(dir, func(binary string) error {
 				show := exec.Command(binary, "-only", *only, "-show", fmt.Sprint(max(*seed, 1)))
 				show.Stdout, show.Stderr = out, c.ErrOrStderr()
@@ -117,16 +120,12 @@ func labOf(dir, part string) (labs.Lab, error) {
 		if filepath.Base(full) == lab.Dir {
 			return lab, nil
 		}
-		if _, err := os.Stat(filepath.Join(full, filepath.FromSlash(lab.Files[0]))); err == nil && len(lab.Files) > 0 && strings.Contains(lab.Files[0], "/") {
-			continue // parts 4 and 5 look alike from inside
-		}
-		if _, err := os.Stat(filepath.Join(full, lab.Dir, filepath.FromSlash(lab.Files[0]))); err == nil {
+		if _, err := os.Stat(filepath.Join(full, lab.Dir)); err == nil {
 			found = append(found, lab)
 		}
 	}
-	// A module of part 4 holds part 3, on which it stands.
-	if len(found) > 1 && found[0].Part == "part3" {
-		found = found[1:]
+	if len(found) == 2 && found[0].Part == "part3" {
+		found = found[1:] // parts 4 and 5 stand on part 3
 	}
 	if len(found) != 1 {
 		return labs.Lab{}, fmt.Errorf("which part is in %s? Say --part part1", dir)
