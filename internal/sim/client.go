@@ -19,6 +19,8 @@ const (
 	registered manner = iota // a session that the servers gave it
 	simple                   // an id of its own choosing, one call at a time (the posts' client)
 	anonymous                // none: a write is never sent twice
+	sharing                  // as simple, but another client has the same id by mistake
+	filed                    // a session in a file: the process may die, and the next one goes on (the CLI)
 )
 
 // client is a program that uses the store. What it may believe and what it may
@@ -57,6 +59,8 @@ type clientCall struct {
 	pause    time.Duration
 	ended    bool
 	register bool // it opens the session
+	resumed  bool // another process than the one that began it goes on with it
+	doubled  bool // somebody on the way has sent a copy
 
 	nonces []machine.Nonce // of its attempts, if it has no number
 }
@@ -102,13 +106,17 @@ func (s *simulation) newClient(index int, m manner) *client {
 		seen:   map[string]string{},
 	}
 	c.leader = c.random.below(len(s.nodes))
-	if m == simple {
+	switch m {
+	case simple:
 		c.newSimpleID()
+	case sharing:
+		c.id = "shared"
 	}
 	return c
 }
 
 func (c *client) newSimpleID() {
+	c.manner = simple
 	c.id = api.ClientID(fmt.Sprintf("simple-%d-%d", c.index, c.random.below(1_000_000)))
 	c.numbers = numbering.Numbers{}
 }
@@ -122,15 +130,22 @@ func (s *simulation) startClients() {
 		} else if i < s.plan.anonymous+s.plan.simple {
 			m = simple
 		}
-		c := s.newClient(i+1, m)
 		width := s.plan.width
 		if m == simple {
 			width = 1
 		}
-		for range width {
-			s.lanes++
-			s.nextCall(c)
-		}
+		s.startClient(s.newClient(i+1, m), width)
+	}
+	// Behind the probe's number, so that the others do what they would without them.
+	for i, m := range s.plan.oddClients {
+		s.startClient(s.newClient(s.plan.clients+2+i, m), 1)
+	}
+}
+
+func (s *simulation) startClient(c *client, width int) {
+	for range width {
+		s.lanes++
+		s.nextCall(c)
 	}
 }
 
@@ -194,6 +209,12 @@ func (s *simulation) drawOperation(c *client) lincheck.Operation {
 		op.Value = c.token()
 	case lincheck.Put, lincheck.Append:
 		op.Value = c.token()
+	case lincheck.Delete:
+		// Two clients of one session that delete the same key under the same number
+		// ask for the same thing: one would be told of what the other has done.
+		if c.manner == sharing {
+			op.Kind, op.Value = lincheck.Append, c.token()
+		}
 	}
 	return op
 }
@@ -287,6 +308,13 @@ func (s *simulation) try(call *clientCall) {
 	if !s.decide(loseRequest, c.index, 0, c.net.chance(s.clientLoss())) {
 		s.after(time, func() { s.reach(server, r) })
 	}
+	if c.manner == filed {
+		dies, at := c.net.oneIn(5), c.net.span(0, call.patience)
+		if !call.register && s.decide(killClient, c.index, 0, dies && !s.healed) {
+			s.after(at, func() { s.processDies(call) })
+		}
+	}
+	s.double(r)
 	s.after(call.patience, func() {
 		if !call.ended && call.attempt == r.attempt {
 			s.attempted(call, api.OutcomeUnknown)
@@ -367,9 +395,24 @@ func (s *simulation) answered(r *request, a answer) {
 			return
 		}
 		s.result(call, a.result)
+		if call.resumed && a.result.Duplicate {
+			s.count(ResumedFound)
+		}
 		s.end(call)
 	case api.StatusNotLeader, api.StatusBusy, api.StatusFailedCommit, api.StatusTimeout, api.StatusWindowExceeded:
 		s.again(call, a.leader)
+	case api.StatusRequestMismatch, api.StatusStaleRequest:
+		if c := call.client; c.manner != sharing {
+			s.fail("answer", "client %d, request %d: %s: %s", c.index, call.command.RequestID, a.result.Status, a.result.Error)
+			return
+		}
+		// The number is the other one's, or the other one has settled it.
+		if a.result.Status == api.StatusRequestMismatch {
+			s.count(NumberTaken)
+		} else {
+			s.count(NumberSettled)
+		}
+		s.end(call)
 	case api.StatusSessionExpired:
 		if machine.IsIssued(call.command.ClientID) {
 			s.fail("session", "client %d was given %s and is told %s", call.client.index, call.command.ClientID, a.result.Error)
@@ -404,6 +447,58 @@ func (s *simulation) again(call *clientCall, hint raft.ServerID) {
 		}
 	})
 	call.pause = min(2*call.pause, 2*s.plan.electionTimeout)
+}
+
+// double sends a request once more, to any server, as a proxy on the way may do
+// that does not hear an answer: whoever comes first is answered. Only what has an
+// identity of its own may be treated so.
+func (s *simulation) double(r *request) {
+	call, c := r.call, r.call.client
+	doubled, time := c.net.chance(s.plan.doubled), c.net.span(0, 2*call.patience)
+	other := s.nodes[c.net.below(len(s.nodes))]
+	if r.command.RequestID == 0 || !s.decide(doubleRequest, c.index, 0, doubled && !s.healed) {
+		return
+	}
+	second := &request{call: call, attempt: r.attempt, command: r.command}
+	call.doubled = true
+	s.after(time, func() { s.reach(other, second) })
+	s.count(RequestDoubled)
+}
+
+// processDies ends the process that has made a call, as Ctrl-C does. The next one
+// finds in the session file who it is, and the write whose end it does not know:
+// it sends that again under the same identity.
+func (s *simulation) processDies(call *clientCall) {
+	c := call.client
+	if call.ended {
+		return
+	}
+	s.count(ClientRestarted)
+	s.tell(c, "its process dies")
+	call.attempt++ // answers to the old process reach nobody
+	call.waits = false
+	c.leader = c.random.below(len(s.nodes))
+	call.outcome = numbering.Call{}
+	call.outcome.Add(api.OutcomeUnknown)
+	call.doubted, call.resumed = true, true
+	if call.op.Kind == lincheck.Get {
+		s.end(call) // nobody wants to know any more
+		return
+	}
+	c.numbers = numbering.Numbers{}
+	for range call.command.RequestID {
+		number, _ := c.numbers.Next()
+		if number < call.command.RequestID {
+			c.numbers.Settle(number)
+		}
+	}
+	call.patience = s.plan.patience
+	attempt := call.attempt
+	s.after(c.random.around(s.plan.patience), func() {
+		if !call.ended && call.attempt == attempt {
+			s.try(call)
+		}
+	})
 }
 
 // registeredAs begins the session, and the writes that waited for it.
@@ -447,6 +542,11 @@ func (s *simulation) end(call *clientCall) {
 	}
 	call.op.Return = s.tick()
 	call.op.Outcome = outcomes[call.outcome.Outcome()]
+	if call.doubled && call.op.Outcome == lincheck.NotApplied {
+		// A refusal speaks of the copy that it answers. The client does not know of
+		// the other, so what it says here is not true; docs/simulator.md.
+		call.op.Outcome = lincheck.Unknown
+	}
 	switch call.op.Outcome {
 	case lincheck.Unknown:
 		s.count(CallUnknown)

@@ -72,6 +72,11 @@ const (
 	CrashInHandshake
 	TornTail
 	SaveHung
+	RequestDoubled
+	NumberTaken
+	NumberSettled
+	ClientRestarted
+	ResumedFound
 	events
 )
 
@@ -135,6 +140,11 @@ var eventNames = [events]string{
 	CrashInHandshake:           "power lost while a new peer was written down",
 	TornTail:                   "torn tails cut off in a restart",
 	SaveHung:                   "saves that hung",
+	RequestDoubled:             "requests doubled on the way",
+	NumberTaken:                "requests whose number another client of the session had used",
+	NumberSettled:              "requests whose number another client of the session had settled",
+	ClientRestarted:            "clients that died in a call and came back",
+	ResumedFound:               "resumed calls that had been carried out before",
 }
 
 func (e Event) String() string { return eventNames[e] }
@@ -159,7 +169,8 @@ func (e Event) needs(p Profile) bool {
 		return p.Crashes
 	case CrashInRecovery, SectorsLost, SaveFailed, Halves, Bridge, Ring, Deaf, Mute, FastClock, SlowClock,
 		DiskFull, StoppedByFullDisk, NotRemembered, BitFlipped, RotRefused, DiskWiped, WipedElection, DiskBack,
-		DiskLost, StoreRefused, CrashInHandshake, TornTail:
+		DiskLost, StoreRefused, CrashInHandshake, TornTail,
+		RequestDoubled, NumberTaken, NumberSettled, ClientRestarted, ResumedFound:
 		return p.Disks
 	case ConflictTruncated, SubmitRefused, DuplicateAnswered, DuplicateAfterLeaderChange,
 		UnknownThenApplied, CallUnknown, CallNotApplied, LateCopyRefused, WindowExceeded, WaiterLost, ServerTimeout, Forwarded, ResultDropped:

@@ -45,6 +45,8 @@ const (
 	loseRequest   choice = "lose request"       // client A
 	delayRequest  choice = "delay request"      // client A
 	loseAnswer    choice = "lose answer"        // client A
+	doubleRequest choice = "double request"     // client A
+	killClient    choice = "client dies"        // client A
 	makeCall      choice = "call"               // client A
 )
 

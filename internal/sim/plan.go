@@ -36,6 +36,7 @@ type plan struct {
 	slowLinks   []slowLink    // always slow, by elections rather than by jitter
 	clientDelay time.Duration
 	clientLoss  int // per mille of requests, and of answers
+	doubled     int // per mille of requests with an identity that somebody on the way sends twice
 
 	// The disks.
 	saveTime     time.Duration // on average; 0 means at once
@@ -61,6 +62,7 @@ type plan struct {
 	keys         int
 	ledgers      int // further keys, on which clients only append
 	mix          []int
+	oddClients   []manner
 	operations   int
 	patience     time.Duration // of the first attempt of a call
 	giveUp       time.Duration // of a call
@@ -198,6 +200,13 @@ func (d *plan) moreFaults(s *source) {
 	for f := lateFaults; f < faultKinds; f++ {
 		d.faults[f] = pick(s, 0, 0, 1)
 	}
+	if s.oneIn(4) {
+		d.oddClients = append(d.oddClients, sharing, sharing)
+	}
+	if s.oneIn(3) {
+		d.oddClients = append(d.oddClients, filed)
+	}
+	d.doubled = rate(s, pick(s, 20, 100))
 }
 
 // restlessLeader draws together what seldom comes together: a leader that sends
@@ -225,6 +234,8 @@ func (d *plan) restlessLeader(s *source) {
 	d.clients, d.anonymous, d.simple, d.width = 4, 1, 1, 4
 }
 
+var oddNames = map[manner]string{sharing: "one that shares its id", filed: "one with a session file"}
+
 // String describes the plan in a few lines, for whoever studies a failure.
 func (d plan) String() string {
 	var b strings.Builder
@@ -239,6 +250,13 @@ func (d plan) String() string {
 		d.faultEvery, d.faults, d.triggers, d.triggerGap, d.downTime)
 	fmt.Fprintf(&b, "clients: %d (%d anonymous, %d simple), %d calls each, %d keys and %d ledgers, %d operations in bursts every %v, mix %v, patience %v, give up after %v\n",
 		d.clients, d.anonymous, d.simple, d.width, d.keys, d.ledgers, d.operations, d.burst, d.mix, d.patience, d.giveUp)
+	if d.doubled > 0 || len(d.oddClients) > 0 {
+		fmt.Fprintf(&b, "of 1000 requests %d doubled; odd clients:", d.doubled)
+		for _, m := range d.oddClients {
+			fmt.Fprintf(&b, " %s", oddNames[m])
+		}
+		fmt.Fprintln(&b)
+	}
 	fmt.Fprintf(&b, "requests: delay %v, of 1000 %d lost, servers wait %v, forward %t; session window %d, %d bytes\n",
 		d.clientDelay, d.clientLoss, d.serverWait, d.forwarding, d.settings.Window, d.settings.SessionBytes)
 	fmt.Fprintf(&b, "healed at %v", d.healAt)

@@ -39,6 +39,10 @@ type Config struct {
 	// blind switches the invariants off, so that a test can see what the checks
 	// from outside find alone.
 	blind bool
+
+	// credulous plants a bug that is in no core: servers take any disk for the one
+	// that they knew.
+	credulous bool
 }
 
 // Report is what came of a seed.

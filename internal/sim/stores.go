@@ -63,6 +63,9 @@ func (s *simulation) accepts(n *node, peer raft.ServerID, store raft.StoreID) bo
 	_, known := files.KnownStores()[peer]
 	power := !known && !s.healed && s.powerFailsInHandshake(n, peer, store)
 	err := files.RememberStore(peer, store)
+	if s.config.credulous && errors.Is(err, storage.ErrForeignStore) {
+		err = nil
+	}
 	switch {
 	case err == nil && !power:
 		*met = store
