@@ -10,6 +10,7 @@
 //	overlay.go  Hunks: the sources with a bug in them
 //	probe.go    Probes: the tests that notice
 //	run.go      Run: builds, runs, judges
+//	parts.go    what becomes of the bugs in the parts of the tutorial
 //	table.go    the bugs and the results as tables
 //	hunt/       the program that looks for a bug with seeds of the simulator
 //

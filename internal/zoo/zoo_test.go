@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var update = flag.Bool("update", false, "let TestTable write the table into docs/zoo/README.md")
+var update = flag.Bool("update", false, "let TestTable and TestParts write their tables into docs/zoo")
 
 func readBugs(t *testing.T) (root string, bugs []Bug) {
 	root, err := Root(".")
@@ -64,32 +64,80 @@ func TestPages(t *testing.T) {
 	}
 	folders, err := os.ReadDir(filepath.Join(root, filepath.FromSlash(Folder)))
 	require.NoError(t, err)
-	require.Len(t, folders, len(bugs)+1, "a folder without bug.txt")
+	require.Len(t, folders, len(bugs)+len([]string{"README.md", "parts.md", "parts.txt"}), "a folder without bug.txt")
 }
 
 // TestTable compares the table of docs/zoo/README.md with the bugs.
 func TestTable(t *testing.T) {
 	root, bugs := readBugs(t)
-	file := filepath.Join(root, filepath.FromSlash(Folder), "README.md")
-	text, err := os.ReadFile(file)
+	requireWritten(t, root, "README.md", "<!-- raftlab zoo list -w markdown -->\n", Markdown(bugs))
+}
+
+// TestParts compares docs/zoo/parts.md with the bugs and the reasons.
+func TestParts(t *testing.T) {
+	root, bugs := readBugs(t)
+	reasons, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(PartReasons)))
 	require.NoError(t, err)
-	const begin, end = "<!-- raftlab zoo list -w markdown -->\n", "<!-- end -->\n"
-	before, rest, found := strings.Cut(string(text), begin)
+	table, err := PartsMarkdown(bugs, string(reasons))
+	require.NoError(t, err)
+	requireWritten(t, root, "parts.md", "<!-- parts of the tutorial -->\n", table)
+}
+
+// requireWritten demands that text stands behind begin in a file of docs/zoo, or
+// writes it there.
+func requireWritten(t *testing.T, root, name, begin, text string) {
+	t.Helper()
+	file := filepath.Join(root, filepath.FromSlash(Folder), name)
+	old, err := os.ReadFile(file)
+	require.NoError(t, err)
+	const end = "<!-- end -->\n"
+	before, rest, found := strings.Cut(string(old), begin)
 	_, after, ended := strings.Cut(rest, end)
 	require.True(t, found && ended, "%s has no place for the table", file)
-	current := before + begin + Markdown(bugs) + end + after
+	current := before + begin + text + end + after
 	if *update {
 		require.NoError(t, os.WriteFile(file, []byte(current), 0o644))
 		return
 	}
-	require.Equal(t, current, string(text), "repair it with: go test ./internal/zoo -update")
+	require.Equal(t, current, string(old), "repair it with: go test ./internal/zoo -update")
 }
 
-// Five bugs of five layers; raftlab zoo run catches all of them.
+// What the table of the parts must not hide.
+func TestPartsRefuses(t *testing.T) {
+	bug := Bug{
+		Name: "b", Area: "a",
+		Probes: []Probe{{Package: "part2-commands", Test: "TestX"}},
+		Hunks:  []Hunk{{File: "part2-commands/log.go"}},
+	}
+	const rest = "area:a 1 cannot: no log\nb 3-5 missed: nobody looks\n"
+	table, err := PartsMarkdown([]Bug{bug}, "# comment\n\narea:a 1-2 cannot: no log\nb 3-5 missed: nobody looks\n")
+	require.NoError(t, err)
+	require.Contains(t, table, "| part 3 | 0 | 0 | 1 |\n")
+	require.Contains(t, table, "| cannot occur: no log | caught by `TestX` | **missed**: nobody looks |")
+
+	for reasons, why := range map[string]string{
+		"area:a 1 cannot: no log\n":         "b in part 3: neither a proof nor a reason",
+		rest + "b 2 missed: nobody looks\n": "b in part 2: it has a proof",
+		rest + "c 1 cannot: no log\n":       ":3: no cell needs this",
+		rest + "b 1 harmless\n":             ":3: not BUG PARTS",
+	} {
+		_, err := PartsMarkdown([]Bug{bug}, reasons)
+		require.ErrorContains(t, err, why)
+	}
+	bug.Hunks = nil
+	_, err = PartsMarkdown([]Bug{bug}, rest)
+	require.ErrorContains(t, err, "b in part 2: a change needs a test")
+}
+
+// Five bugs of five layers, each by its first test; raftlab zoo run catches all of
+// them by all their tests.
 func TestFiveAreCaught(t *testing.T) {
 	root, bugs := readBugs(t)
 	five, err := Named(bugs, []string{"no-dedup", "torn-tail-not-cut-off", "failed-cas-not-recorded", "first-copy-answered-only", "last-attempt-decides"})
 	require.NoError(t, err)
+	for i := range five {
+		five[i].Probes = five[i].Probes[:1]
+	}
 	layers := map[string]bool{}
 	results, err := Run(t.Context(), Options{Root: root, Jobs: runtime.GOMAXPROCS(0)}, five)
 	require.NoError(t, err)
