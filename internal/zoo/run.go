@@ -18,8 +18,12 @@ import (
 	"time"
 )
 
-// probeTime bounds one probe. A bug may make a test wait for ever.
-const probeTime = 30 * time.Second
+// How long a probe may take. A bug may make a test wait for ever; without one it
+// is only slow, if the machine is busy.
+const (
+	probeTime   = 30 * time.Second
+	healthyTime = 2 * time.Minute
+)
 
 // Result is what became of one bug.
 type Result struct {
@@ -130,7 +134,7 @@ func (r *run) healthy(ctx context.Context, probes []Probe) error {
 		return err
 	}
 	for _, p := range probes {
-		out, err := r.probe(ctx, dir, p, nil)
+		out, err := r.probe(ctx, dir, p, healthyTime, nil)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -164,7 +168,7 @@ func (r *run) catch(ctx context.Context, b Bug) (Result, error) {
 		if result.Problem != "" {
 			break
 		}
-		out, err := r.probe(ctx, dir, p, b.fails())
+		out, err := r.probe(ctx, dir, p, probeTime, b.fails())
 		result.judge(p, out, err)
 	}
 	if ctx.Err() != nil {
@@ -277,8 +281,8 @@ func (r *run) goCommand(ctx context.Context, args []string) error {
 
 // probe runs a probe that was built into dir, and returns its output. The error
 // tells that it failed.
-func (r *run) probe(ctx context.Context, dir string, p Probe, texts []string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, probeTime)
+func (r *run) probe(ctx context.Context, dir string, p Probe, limit time.Duration, texts []string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	var cmd *exec.Cmd
 	if p.Package == "" {
@@ -294,7 +298,7 @@ func (r *run) probe(ctx context.Context, dir string, p Probe, texts []string) (s
 	cmd.WaitDelay = time.Second
 	err := cmd.Run()
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		fmt.Fprintf(&out, "no end within %v\n", probeTime)
+		fmt.Fprintf(&out, "no end within %v\n", limit)
 	}
 	return out.String(), err
 }
