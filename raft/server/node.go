@@ -113,7 +113,7 @@ func Open(config NodeConfig) (*Node, error) {
 		Listener:   listener,
 		Peers:      peers,
 		Deliver:    s.Deliver,
-		CheckStore: files.RememberStore,
+		CheckStore: s.checkStore(files.RememberStore),
 		Handle:     config.Handle,
 		Logger:     config.Logger,
 	})

@@ -86,6 +86,7 @@ type Server struct {
 	inbox   inbox
 	quit    chan struct{} // closed by Stop
 	done    chan struct{} // closed when all goroutines have ended
+	broken  chan error    // what checkStore has met, if it is the end
 	stop    sync.Once
 	started atomic.Bool
 	err     error // why the loop ended; read after done
@@ -126,6 +127,7 @@ func New(config Config) (*Server, error) {
 		inbox:  newInbox(),
 		quit:   make(chan struct{}),
 		done:   make(chan struct{}),
+		broken: make(chan error, 1),
 		cm:     cm,
 		last:   cm.Status(),
 		// The module gives out a bounded number of entries before it hears of
@@ -218,6 +220,23 @@ func (s *Server) Call(ctx context.Context, to raft.ServerID, payload []byte) ([]
 	return s.transport.Call(ctx, to, payload)
 }
 
+// checkStore wraps what the transport asks about the store of another server. A
+// foreign store is the other one's trouble. If our own disk has failed, the
+// server ends as after a failed Save: it would go on to refuse everybody, and a
+// follower that hears nobody might have nothing to save for ever.
+func (s *Server) checkStore(remember func(raft.ServerID, raft.StoreID) error) func(raft.ServerID, raft.StoreID) error {
+	return func(id raft.ServerID, store raft.StoreID) error {
+		err := remember(id, store)
+		if err != nil && !errors.Is(err, storage.ErrForeignStore) {
+			select {
+			case s.broken <- err:
+			default: // it ends already
+			}
+		}
+		return err
+	}
+}
+
 // run is the only goroutine that touches cm.
 func (s *Server) run() {
 	defer s.stop.Do(func() { close(s.quit) })
@@ -225,13 +244,18 @@ func (s *Server) run() {
 	clock := time.NewTimer(s.timers.wait(time.Now()))
 	defer clock.Stop()
 	for {
+		var err error
 		select {
 		case <-s.inbox.wake:
 		case <-clock.C:
+		case err = <-s.broken:
 		case <-s.quit:
 			return
 		}
-		if err := s.round(); err != nil {
+		if err == nil {
+			err = s.round()
+		}
+		if err != nil {
 			s.err = fmt.Errorf("server %d stopped: %w", s.config.Raft.ID, err)
 			s.config.Logger.Error("storage failed, the server stops", "id", s.config.Raft.ID, "err", err)
 			return

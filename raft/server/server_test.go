@@ -386,6 +386,30 @@ func TestFailedSaveStopsTheServer(t *testing.T) {
 	})
 }
 
+// A full disk may first show when a new peer is to be written down. The simulator's
+// fault "a full disk" raised the question; a server that only refused the
+// connection stayed there, deaf, when there was room again.
+func TestPeerThatCannotBeWrittenDownStopsTheServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, &slowStorage{}, &slowStorage{}, &slowStorage{})
+		lead := c.leader()
+		n := c.nodes[lead%3+1]
+		var answer error
+		check := n.checkStore(func(raft.ServerID, raft.StoreID) error { return answer })
+
+		answer = fmt.Errorf("server 3 %w", storage.ErrForeignStore)
+		require.ErrorIs(t, check(3, raft.StoreID{1}), storage.ErrForeignStore)
+		pass(time.Second)
+		require.NoError(t, n.Err(), "that is server 3's trouble")
+
+		answer = errors.New("no space left on device")
+		require.ErrorIs(t, check(3, raft.StoreID{1}), answer)
+		require.ErrorIs(t, check(3, raft.StoreID{1}), answer, "it does not block")
+		pass(time.Second)
+		require.ErrorIs(t, n.Err(), answer)
+	})
+}
+
 // Whoever waits for an entry of a leadership must hear that it has ended, even
 // if the same server leads again before it looks.
 func TestLeadershipLostAndRegainedIsReportedLost(t *testing.T) {
