@@ -72,7 +72,13 @@ var rooms = []room{
 	{dir: "internal/zoo/hunt", std: everything, own: []string{"internal/sim"}},
 	{dir: "internal/docgen/...", std: everything, own: []string{"raft", "internal/core", "internal/scenario", "internal/trace", "internal/zoo"}},
 	{dir: "docs/bothways", std: everything},
-	{dir: "internal/labs/...", std: everything, own: []string{".", "internal/labs/...", "internal/zoo"}},
+	{dir: ".", std: everything}, // sources.go, which carries the sources of the labs
+	{dir: "internal/labs/run", std: everything, own: []string{"rafttest"}},
+	{dir: "internal/labs/checks/...", std: everything, own: []string{
+		"rafttest", "internal/labs/run", "internal/cores", "part1-election", "part2-commands", "part3-persistence",
+		"part4-kvservice/api", "part4-kvservice/kvservice", "part5-dedup/api", "part5-dedup/kvservice",
+	}},
+	{dir: "internal/labs/...", std: everything, own: []string{".", "rafttest", "internal/scenario", "internal/zoo"}},
 	{dir: "internal/exercise", std: everything},
 	{dir: "internal/prochaos", std: everything, own: []string{"api", "kvclient", "internal/lincheck"}},
 	{dir: "internal/tidy/...", std: everything, own: []string{"internal/tidy"}},
