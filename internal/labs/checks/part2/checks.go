@@ -53,6 +53,8 @@ func oneCommand(t *run.T) {
 			}
 		}
 		c.Submit("x=1").WaitCommitted()
+		c.WaitAllApplied("x=1")
+		c.RunFor(time.Second)
 		c.Submit("x=2").WaitCommitted()
 		c.WaitAllApplied("x=1", "x=2")
 	}
@@ -65,6 +67,7 @@ func catchesUp(t *run.T) {
 	slow := c.Server(leader.ID()%3 + 1)
 	c.Isolate(slow)
 	c.Commit("x=1", "x=2", "x=3")
+	c.RunFor(time.Second) // it has newer terms now, so there will be a new leader, who must ask where it stands
 	c.Heal()
 	all := c.WaitAllEqual()
 	for _, command := range []string{"x=0", "x=1", "x=2", "x=3"} {
