@@ -66,6 +66,27 @@ func TestDuplicateWhoeverLeads(t *testing.T) {
 	}
 }
 
+// A compare-and-set fails, and its answer is lost. Then another client makes the
+// comparison true. The retry must not be luckier than the request: what was
+// carried out and changed nothing was carried out all the same.
+func TestFailedCASIsNotTriedAgain(t *testing.T) {
+	c := newCluster(t, 3, 1)
+	c.waitApplied()
+	send := func(cmd Command) string {
+		t.Helper()
+		sent, _ := c.submit(c.leader(), cmd)
+		c.waitApplied()
+		_, answer := told(sent)
+		return answer
+	}
+	cas := Command{Kind: CommandCAS, Key: "x", CompareValue: "1", Value: "2", Identity: api.Identity{ClientID: 7, RequestID: 1}}
+	require.Equal(t, "OK", send(cas), "x is absent, nothing is set")
+	put := Command{Kind: CommandPut, Key: "x", Value: "1", Identity: api.Identity{ClientID: 8, RequestID: 1}}
+	require.Equal(t, "OK", send(put))
+	require.Equal(t, "duplicate", send(cas))
+	c.expect("x", "1")
+}
+
 // The leader crashes with an entry that is not committed yet, and the client asks
 // the next one, which has that entry in its log. So the first copy is carried out
 // after all, in a place where nobody waits, and the second is the duplicate. The
