@@ -44,6 +44,10 @@ type Config struct {
 	// search small enough to be complete, and blind for what such messages do.
 	Prune bool
 
+	// Single makes every message carry at most one entry. Otherwise one carries all
+	// that its receiver lacks, and a leader's empty entry always comes along.
+	Single bool
+
 	MaxStates int // give up there; zero means 4 million, some 3 GB
 
 	// MaxDepth stops the search after so many steps; zero means no bound.

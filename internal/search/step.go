@@ -216,12 +216,16 @@ func (s *search) born(id raft.ServerID, saved raft.PersistentState) serverID {
 	for i := range voters {
 		voters[i] = raft.ServerID(i + 1)
 	}
-	m, effects, err := s.start(raft.Config{
+	config := raft.Config{
 		ID:                 id,
 		Configuration:      raft.NewConfiguration(voters...),
 		DisablePreVote:     true,
 		DisableQuorumCheck: true,
-	}, saved)
+	}
+	if s.config.Single {
+		config.MaxBatchBytes = 1 // a larger entry travels alone
+	}
+	m, effects, err := s.start(config, saved)
 	if err != nil {
 		panic(err)
 	}

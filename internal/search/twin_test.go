@@ -123,6 +123,7 @@ func TestReductionsMissNothing(t *testing.T) {
 	}{
 		{Config{Nodes: 2, Terms: 2, Prune: true}, false},
 		{Config{Nodes: 2, Terms: 2, Prune: true, Crashes: 1}, false},
+		{Config{Nodes: 2, Terms: 2, Prune: true, Single: true}, true},
 		{Config{Nodes: 2, Terms: 2}, true},
 		{Config{Nodes: 2, Terms: 1, Entries: 1, Crashes: 1}, true},
 		{Config{Nodes: 2, Terms: 2, Entries: 1, Prune: true}, true},
