@@ -185,6 +185,11 @@ func majority(t *run.T) {
 	s.ack(4, last)
 	t.Want(s.commit() == last, "Commit rule: a majority is enough (LEAD-4)", "three of five servers have entry %d, and commitIndex is %d", last, s.commit())
 
+	four := start(t, 4)
+	four.step(raft.ElectionTimeout{})
+	four.receive(2, raft.RequestVoteReply{Term: four.term(), VoteGranted: true, AskedTerm: four.term()})
+	t.Want(four.cm.Status().State != raft.Leader, "Election safety: half is no majority", "two of four servers have voted for server 1, and it leads")
+
 	c := cluster(t, 3)
 	leader := c.CheckSingleLeader()
 	c.RunFor(time.Second)

@@ -96,8 +96,12 @@ func ownCopyWaits(t *run.T) {
 	s = start(t, 3, raft.PersistentState{CurrentTerm: 4})
 	out = s.step(raft.ElectionTimeout{})
 	s.write(out)
-	s.step(granted(2, s.term()))
+	s.do(granted(2, s.term()))
 	t.Want(s.cm.Status().State == raft.Leader, "A majority of durable votes makes a leader", "its vote is written, server 2 has voted for it, and it is a %s", s.cm.Status().State)
+	s.do(raft.Submit{Command: []byte("x=1")})
+	last = s.cm.Status().LastIndex
+	s.do(message(3, raft.AppendEntriesReply{Term: s.term(), Success: true, AskedTerm: s.term() - 1, MatchIndex: last}))
+	t.Want(s.cm.Status().CommitIndex < last, "Commit rule: replies to an earlier leadership do not count", "server 3 has confirmed entry %d of another term's leader; it may have lost it since, and it is committed", last)
 }
 
 func mapStorage(t *run.T) {
