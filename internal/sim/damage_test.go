@@ -50,3 +50,9 @@ func TestEmptyDiskMustNotBeHeard(t *testing.T) {
 		t.Logf("seed %d: %s: %s", r.Seed, r.Failure.Kind, r.Failure.Text)
 	}
 }
+
+// In seed 2890 the first start on an empty disk is cut short, and then the disk
+// is full: the server says so and must be tried again.
+func TestFirstStartWithoutRoomIsTriedAgain(t *testing.T) {
+	require.Nil(t, RunSeed(Config{Profile: Full}, 2890).Failure)
+}

@@ -117,6 +117,12 @@ func (s *simulation) start(n *node) {
 		s.after(n.luck.around(s.plan.downTime), func() { s.start(n) })
 		return
 	}
+	if errors.Is(err, syscall.ENOSPC) && !s.healed {
+		// A first start needs room, and here the disk is a new one.
+		s.note(n, "cannot start: its disk is full")
+		s.after(n.luck.around(s.plan.downTime), func() { s.start(n) })
+		return
+	}
 	if err != nil {
 		s.fail("storage", "server %d cannot start: %v", n.id, err)
 		return
