@@ -398,6 +398,7 @@ var (
 )
 
 func short(line string) string {
+	line = strings.Join(strings.Fields(line), " ")
 	if r := []rune(line); len(r) > 200 {
 		return string(r[:200]) + " …"
 	}
