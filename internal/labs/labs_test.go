@@ -137,7 +137,20 @@ func wrongs(t *testing.T, root string, l Lab) (list []wrong) {
 }
 
 // escapes are bugs of the zoo that no check of a lab finds, and why.
-var escapes = map[string]string{}
+var escapes = map[string]string{
+	"part2 zoo: refusal-not-sent":          "the next heartbeat asks again",
+	"part2 zoo: stale-vote-counted":        "part 1's votes/2",
+	"part2 zoo: truncation-aliases":        "the visible tests share no memory with a message",
+	"part2 zoo: vote-cleared-on-step-down": "part 1's votes/1",
+	"part2 zoo: vote-in-an-old-term":       "part 1's votes/1",
+	"part3 zoo: half-is-a-majority":        "part 1's votes/2",
+	"part3 zoo: match-index-goes-back":     "part 2's replication/4",
+	"part3 zoo: no-empty-entry":            "part 2's replication/4",
+	"part3 zoo: refusal-not-sent":          "the next heartbeat asks again",
+	"part3 zoo: stale-vote-counted":        "part 1's votes/2",
+	"part3 zoo: vote-cleared-on-step-down": "part 1's votes/1",
+	"part3 zoo: vote-in-an-old-term":       "part 1's votes/1",
+}
 
 // Wrong code loses points; correct code that is written otherwise loses none. And
 // whoever is judged twice is judged the same.

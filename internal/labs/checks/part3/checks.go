@@ -42,8 +42,10 @@ func changesAreSaved(t *run.T) {
 	s := start(t, 3, raft.PersistentState{})
 	s.do(message(2, raft.RequestVoteArgs{Term: 3, CandidateID: 2}))
 	s.durable("a vote")
-	s.do(message(3, raft.RequestVoteReply{Term: 5, AskedTerm: 1}))
+	s.do(message(3, raft.RequestVoteReply{Term: 4, AskedTerm: 1}))
 	s.durable("a message of a newer term")
+	s.do(message(3, raft.RequestVoteReply{Term: 5, AskedTerm: 1}))
+	s.durable("a message of a newer term, having voted for nobody")
 	s.do(message(3, raft.RequestVoteArgs{Term: 5, CandidateID: 3}))
 	s.durable("a vote in a term that it was in already")
 	s.do(message(2, raft.AppendEntriesArgs{Term: 6, LeaderID: 2, Entries: entries(6, 6, 6)}))
@@ -98,6 +100,15 @@ func ownCopyWaits(t *run.T) {
 	s.write(out)
 	s.do(granted(2, s.term()))
 	t.Want(s.cm.Status().State == raft.Leader, "A majority of durable votes makes a leader", "its vote is written, server 2 has voted for it, and it is a %s", s.cm.Status().State)
+	out = s.step(raft.Submit{Command: []byte("x=1")})
+	last = s.cm.Status().LastIndex
+	confirmed := raft.AppendEntriesReply{Term: s.term(), Success: true, AskedTerm: s.term(), MatchIndex: last}
+	s.step(message(2, confirmed))
+	t.Want(s.cm.Status().CommitIndex < last, "Durability: the own copy counts when it is on the disk (LEAD-4)", "server 2 has written entry %d, server 1, the leader, has not yet, and takes it for committed", last)
+
+	s = start(t, 3, raft.PersistentState{CurrentTerm: 4})
+	s.do(raft.ElectionTimeout{})
+	s.do(granted(2, s.term()))
 	s.do(raft.Submit{Command: []byte("x=1")})
 	last = s.cm.Status().LastIndex
 	s.do(message(3, raft.AppendEntriesReply{Term: s.term(), Success: true, AskedTerm: s.term() - 1, MatchIndex: last}))
