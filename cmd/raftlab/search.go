@@ -32,7 +32,7 @@ belongs to it. docs/search.md has figures.`,
 	c.Flags().IntVar(&config.Crashes, "crashes", 0, "crashes in all, each with a restart")
 	c.Flags().BoolVar(&config.Prune, "prune", true, "leave out messages of a term that is over for their receiver")
 	c.Flags().BoolVar(&config.Single, "single", false, "at most one entry in a message, not all that is missing")
-	c.Flags().IntVar(&config.MaxStates, "max-states", 4_000_000, "give up there; a million states take some 0.7 GB")
+	c.Flags().IntVar(&config.MaxStates, "max-states", 0, "give up there; 0 is 4 million, some 3 GB")
 	c.Flags().IntVar(&config.MaxDepth, "max-depth", 0, "look no farther than so many steps; 0 is no bound")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		config.Progress = func(r search.Report) {

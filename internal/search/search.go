@@ -48,10 +48,9 @@ type Config struct {
 	// that its receiver lacks, and a leader's empty entry always comes along.
 	Single bool
 
-	MaxStates int // give up there; zero means 4 million, some 3 GB
-
-	// MaxDepth stops the search after so many steps; zero means no bound.
-	MaxDepth int
+	// MaxStates and MaxDepth cut a search off after so many states or steps. Zero
+	// means 4 million states, some 3 GB, and any depth.
+	MaxStates, MaxDepth int
 
 	Progress func(Report) // called now and then; may be nil
 }
@@ -91,10 +90,10 @@ func (v *Violation) Error() string {
 // Run searches within the bounds. The error is a *Violation, or says what is
 // wrong with the bounds, or is nil. It runs in the caller's goroutine.
 //
-// A search that can be complete goes depth first and takes the states with the
-// most messages first, because those make others superfluous. One that is cut
-// off anyway goes breadth first; so does a second search for the shortest path
-// to what the first has found.
+// A search that may be complete goes depth first and takes the states with the
+// most messages first, because those make others superfluous. One that is to be
+// cut off, with MaxDepth or without Prune and with MaxStates, goes breadth first;
+// so does a second search for the shortest path to what the first has found.
 func Run(config Config) (Report, error) { return run(config, newModule) }
 
 func run(config Config, start newModuleFunc) (Report, error) {
@@ -104,6 +103,7 @@ func run(config Config, start newModuleFunc) (Report, error) {
 	if config.Terms == 0 {
 		config.Terms = 3
 	}
+	deep := config.MaxDepth == 0 && (config.Prune || config.MaxStates == 0)
 	if config.MaxStates == 0 {
 		config.MaxStates = 4_000_000
 	}
@@ -117,7 +117,6 @@ func run(config Config, start newModuleFunc) (Report, error) {
 	case config.Crashes < 0 || config.Crashes > 100:
 		return Report{}, fmt.Errorf("search: %d crashes; 0 to 100 can be searched", config.Crashes)
 	}
-	deep := config.Prune && config.MaxDepth == 0
 	s := newSearch(config, start)
 	report, err := s.run(deep)
 	var found *Violation
