@@ -13,8 +13,8 @@
 // Reading order: search.go (the bounds, the loop), cluster.go (one step of the
 // cluster), step.go (one step of a server), messages.go, check.go (the
 // properties), visited.go (which states need no second look) and spent.go (which
-// messages need none). What is left out, and why that misses nothing, stands where it is
-// left out; docs/search.md has the list, the figures and the limits.
+// messages need none). What is left out, and why that misses nothing, stands
+// where it is left out; docs/search.md has the list, the figures and the limits.
 package search
 
 import (
