@@ -11,6 +11,9 @@ import (
 // Hash returns the SHA-256 of the whole state: keys, values and versions,
 // sessions, settings and log time. Two machines that have applied the same
 // entries have the same hash. It takes time in proportion to the state.
+//
+// It lists the state a second time, beside WriteSnapshot, so that what the one
+// forgets the other notices.
 func (m *Machine) Hash() [sha256.Size]byte {
 	d := digest{h: sha256.New()}
 	d.number(uint64(m.now))
@@ -60,6 +63,7 @@ func (d digest) flag(b bool) {
 func (d digest) session(s *session) {
 	d.number(s.acked)
 	d.number(s.valueBytes)
+	d.number(uint64(s.lastUse))
 	d.number(uint64(s.records.Len()))
 	s.records.Scan(func(number uint64, r record) bool {
 		d.number(number)

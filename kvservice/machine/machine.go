@@ -63,8 +63,9 @@ func (m *Machine) AppliedIndex() raft.Index { return m.appliedIndex }
 func (m *Machine) Sessions() int { return m.sessions.byClient.Len() }
 
 // Clone returns an independent copy. It takes the same short time however much
-// there is; what the two share is copied when one of them changes it. Another
-// goroutine may call Hash on the copy while m goes on.
+// there is; what the two share is copied when one of them changes it. From then
+// on the copy may belong to another goroutine, which writes a snapshot of it
+// while m goes on.
 func (m *Machine) Clone() *Machine {
 	c := *m
 	c.store = m.store.clone()
@@ -146,7 +147,7 @@ func beforeSettings(c Command) Result {
 // already, nothing would change.
 func (m *Machine) applyOpenSession(id api.ClientID) Result {
 	if _, known := m.sessions.get(id); !known {
-		m.sessions.open(id)
+		m.sessions.open(id, m.now)
 	}
 	return Result{Status: api.StatusOK, Outcome: api.OutcomeApplied}
 }

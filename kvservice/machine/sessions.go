@@ -27,6 +27,11 @@ type session struct {
 	// valueBytes is the length of all values in the recorded results.
 	// Invariant: valueBytes <= Settings.SessionBytes.
 	valueBytes uint64
+
+	// lastUse is the log time of the last write that came for the session,
+	// whatever became of it; before the first, of the registration.
+	// Invariant: lastUse <= Machine.now.
+	lastUse LogTime
 }
 
 // record is an executed request. Its result is kept as long as there is room;
@@ -47,16 +52,22 @@ func (t *sessions) clone() sessions { return sessions{byClient: t.byClient.IsoCo
 func (t *sessions) get(id api.ClientID) (s *session, known bool) { return t.byClient.GetMut(id) }
 
 // open makes a session for a client that has none.
-func (t *sessions) open(id api.ClientID) *session {
-	s := &session{records: new(btree.Map[uint64, record])}
+func (t *sessions) open(id api.ClientID, now LogTime) *session {
+	s := &session{records: new(btree.Map[uint64, record]), lastUse: now}
 	t.byClient.Set(id, s)
 	return s
 }
 
 // IsoCopy returns a copy that may be changed without changing s. The tree of
-// sessions calls it when it copies the node that s is in, after a clone.
+// sessions calls it when it copies the node that s is in, after a clone. From
+// then on nobody changes s, but another goroutine may be reading it. The tree's
+// own IsoCopy writes to the tree that it copies, so it is given a copy of its
+// root and not s.records.
 func (s *session) IsoCopy() *session {
-	return &session{acked: s.acked, records: s.records.IsoCopy(), valueBytes: s.valueBytes}
+	c := *s
+	records := *s.records
+	c.records = records.IsoCopy()
+	return &c
 }
 
 // applyWrite decides whether a write is new, and executes it if so. Check,
@@ -71,8 +82,9 @@ func (m *Machine) applyWrite(c Command, id Identity) (Result, Event) {
 		if IsIssued(c.ClientID) || c.RequestID != 1 {
 			return sessionExpired(c.ClientID), EventRefused
 		}
-		s = m.sessions.open(c.ClientID)
+		s = m.sessions.open(c.ClientID, m.now)
 	}
+	s.lastUse = m.now
 	s.acknowledge(c.AckedThrough)
 	if c.RequestID <= s.acked {
 		return refuse(api.StatusStaleRequest, api.OutcomeUnknown,

@@ -240,6 +240,10 @@ func TestSessionsBesideTheirTwin(t *testing.T) {
 			now = max(now, c.Stamp)
 			require.Equal(t, now, l.a.Now())
 			requireInvariants(t, l.a)
+			l.a.sessions.byClient.Scan(func(id api.ClientID, s *session) bool {
+				require.Equal(t, w.lastUse(id), s.lastUse, "%s", id)
+				return true
+			})
 		}
 	})
 	// A run that never reaches a row of the table has said nothing about it.
@@ -249,6 +253,23 @@ func TestSessionsBesideTheirTwin(t *testing.T) {
 	} {
 		require.NotZero(t, seen[a], "%+v", a)
 	}
+}
+
+// lastUse is the log time of a client's last write since its session began, or
+// of the beginning.
+func (w *twin) lastUse(id api.ClientID) (last LogTime) {
+	var now LogTime
+	open := false
+	for _, e := range w.history {
+		now = max(now, e.c.Stamp)
+		if e.c.ClientID != id {
+			continue
+		}
+		if begins := e.opens && !open; begins || open && e.c.RequestID > 0 {
+			open, last = true, now
+		}
+	}
+	return last
 }
 
 // requireInvariants checks what sessions.go promises about a session.
@@ -263,6 +284,7 @@ func requireInvariants(t *rapid.T, m *Machine) {
 		})
 		require.Equal(t, valueBytes, s.valueBytes)
 		require.LessOrEqual(t, valueBytes, m.settings.SessionBytes)
+		require.LessOrEqual(t, s.lastUse, m.now)
 		return true
 	})
 }
