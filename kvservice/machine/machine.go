@@ -83,8 +83,8 @@ func (m *Machine) Apply(e raft.CommitEntry) (Applied, error) {
 	if e.Index != m.appliedIndex+1 {
 		panic(fmt.Sprintf("machine: entry %d applied after entry %d", e.Index, m.appliedIndex))
 	}
-	if e.Kind == raft.EntryEmpty {
-		m.appliedIndex = e.Index
+	if e.Kind != raft.EntryCommand {
+		m.appliedIndex = e.Index // an entry of raft's own
 		return Applied{}, nil
 	}
 	c, err := Decode(e.Command)

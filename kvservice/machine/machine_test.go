@@ -112,15 +112,22 @@ func TestBeforeTheSettings(t *testing.T) {
 	requireRefused(t, l.apply(appending(issued('A'), 1, "x", "a")), api.StatusSessionExpired, api.OutcomeNotApplied)
 }
 
-// A leader's empty entry is no command (pitfall LM-09).
-func TestEmptyEntry(t *testing.T) {
+// A leader's empty entry is no command (pitfall LM-09), nor is anything else
+// that raft writes for itself, even if its bytes look like one.
+func TestEntriesOfRaft(t *testing.T) {
 	l := newLog(t)
 	before := l.a.Hash()
-	applied, err := l.a.Apply(raft.CommitEntry{Index: 2, Term: 2, Kind: raft.EntryEmpty})
-	require.NoError(t, err)
-	require.Equal(t, Applied{}, applied)
-	require.EqualValues(t, 2, l.a.AppliedIndex())
-	require.Equal(t, before, l.a.Hash())
+	for kind := raft.EntryCommand + 1; kind < 10; kind++ {
+		e := raft.CommitEntry{Index: l.a.AppliedIndex() + 1, Term: 2, Kind: kind}
+		if kind != raft.EntryEmpty {
+			e.Command = Command{Kind: KindPut, Stamp: 9, Key: "x", Value: "v", Nonce: Nonce{1}}.Encode()
+		}
+		applied, err := l.a.Apply(e)
+		require.NoError(t, err)
+		require.Equal(t, Applied{}, applied)
+		require.Equal(t, e.Index, l.a.AppliedIndex())
+		require.Equal(t, before, l.a.Hash())
+	}
 }
 
 func TestEntriesComeInOrder(t *testing.T) {

@@ -28,7 +28,7 @@ type Event string
 
 // The events.
 const (
-	EventNone      Event = ""                   // a new leader's empty entry
+	EventNone      Event = ""                   // an entry of raft's own, such as a new leader's empty one
 	EventCommitted Event = "committed"          // a command was carried out
 	EventDuplicate Event = "duplicate_detected" // a repetition was given the recorded result
 	EventRefused   Event = "refused"            // nothing was done
