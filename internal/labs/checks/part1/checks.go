@@ -77,6 +77,10 @@ func oneVoteATerm(t *run.T) {
 	s.vote(2, 1, false) // the old term is over
 
 	s = start(t, 1, 3)
+	s.heartbeat(2, 5)
+	s.vote(3, 4, false) // its vote is free, and this is not the term to give it in
+
+	s = start(t, 1, 3)
 	s.step(raft.ElectionTimeout{}) // it votes for itself
 	s.vote(2, s.term(), false)
 	s.heartbeat(2, s.term()) // it has lost the election, not the memory
@@ -142,6 +146,10 @@ func newerTermWins(t *run.T) {
 		"server 1 is in term 5 and receives a heartbeat of term 1; now it is in term %d and takes server %d for the leader", s.cm.Status().Term, s.cm.Status().LeaderID)
 	told := slices.ContainsFunc(out.Send, func(m raft.Message) bool { return m.To == 2 && m.Term() == 5 })
 	t.Want(told, "Old leaders are told the newer term (AE-1)", "server 1 is in term 5, receives a heartbeat of term 1 from server 2, and does not answer with its term")
+
+	out = s.vote(2, 4, false) // an old candidate
+	told = slices.ContainsFunc(out.Send, func(m raft.Message) bool { return m.To == 2 && m.Term() == 5 })
+	t.Want(told, "Old candidates are told the newer term (RV-1)", "server 1 is in term 5, server 2 asks it for its vote in term 4, and the answer with its term does not come")
 }
 
 func timers(t *run.T) {
@@ -227,9 +235,16 @@ func (s server) vote(candidate raft.ServerID, term raft.Term, want bool) raft.Ef
 	})
 	did := map[bool]string{true: "votes for it", false: "does not"}
 	s.t.Want(granted == want, "One vote a term: the first candidate gets it, and nobody else (RV-1, RV-2)",
-		"server 1, a %s in term %d that has voted for server %d, is asked by server %d for its vote in term %d, and %s",
-		before.State, before.Term, before.VotedFor, candidate, term, did[granted])
+		"server 1, a %s in term %d that has voted for %s, is asked by server %d for its vote in term %d, and %s",
+		before.State, before.Term, who(before.VotedFor), candidate, term, did[granted])
 	return out
+}
+
+func who(id raft.ServerID) string {
+	if id == raft.None {
+		return "nobody"
+	}
+	return fmt.Sprint("server ", id)
 }
 
 func (s server) is(state raft.CMState, why string) {

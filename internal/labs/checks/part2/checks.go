@@ -18,15 +18,18 @@ import (
 // Funcs are the checks by their ids in labs/part2/checks.txt.
 var Funcs = map[string]run.Func{
 	"election/1":    leaderStays,
+	"election/2":    electionRules,
 	"replication/1": oneCommand,
 	"replication/2": catchesUp,
 	"replication/3": conflictingTail,
 	"replication/4": staleMessages,
 	"replication/5": gapsRefused,
+	"replication/6": handedOut,
 	"votes/1":       upToDate,
 	"commit/1":      majority,
 	"commit/2":      figure8,
 	"commit/3":      followersCommit,
+	"commit/4":      inherited,
 	"chaos/1":       chaos,
 }
 
@@ -43,6 +46,44 @@ func leaderStays(t *run.T) {
 	}
 }
 
+// electionRules is part 1 in short: what must not get lost on the way.
+func electionRules(t *run.T) {
+	s := start(t, 3)
+	s.vote(2, 1, true)
+	s.vote(3, 1, false) // the vote is given
+	s.vote(2, 1, true)  // asked again, it is the same vote
+	s.append(2, 5, 0, 0, 0, nil)
+	s.vote(3, 4, false) // its vote is free, and this is not the term to give it in
+	waits := s.step(raft.Message{From: 2, To: 1, Body: raft.RequestVoteArgs{Term: 4, CandidateID: 2}})
+	t.Want(waits.Timers[raft.ElectionTimer] != raft.RestartTimer, "Election timer: a refused vote does not restart it (FOL-2)", "server 1 has refused server 2 its vote, and waits for it all the same")
+	told := slices.ContainsFunc(waits.Send, func(m raft.Message) bool { return m.To == 2 && m.Term() == 5 })
+	t.Want(told, "Old candidates are told the newer term (RV-1)", "server 1 is in term 5, server 2 asks it for its vote in term 4, and the answer with its term does not come")
+
+	s = start(t, 3)
+	waits = s.step(raft.ElectionTimeout{}) // it votes for itself
+	t.Want(waits.Timers[raft.ElectionTimer] == raft.RestartTimer, "Election timer: a candidate restarts it (CAN-4)", "server 1 has become a candidate without a timer: if the votes are split, nothing will ever happen")
+	s.vote(2, s.term(), false)
+	s.append(2, s.term(), 0, 0, 0, nil)
+	now := s.cm.Status()
+	t.Want(now.State == raft.Follower && now.LeaderID == 2, "Roles: a candidate follows the leader of its term (CAN-3)",
+		"server 1 is a candidate in term %d, and server 2 leads it; server 1 has its heartbeat and is a %s that takes server %d for the leader", now.Term, now.State, now.LeaderID)
+	s.vote(3, s.term(), false) // it has lost the election, not the memory
+
+	s = start(t, 5)
+	s.step(raft.ElectionTimeout{})
+	first := s.term()
+	s.step(raft.ElectionTimeout{})
+	for _, from := range []raft.ServerID{2, 3} { // on their way since the first election
+		s.receive(from, raft.RequestVoteReply{Term: s.term(), VoteGranted: true, AskedTerm: first})
+	}
+	t.Want(s.cm.Status().State != raft.Leader, "Election safety: votes count for their own election", "server 1 is a candidate in term %d; the votes of servers 2 and 3 were given in term %d, and it leads", s.term(), first)
+
+	s = start(t, 4)
+	s.step(raft.ElectionTimeout{})
+	s.receive(2, raft.RequestVoteReply{Term: s.term(), VoteGranted: true, AskedTerm: s.term()})
+	t.Want(s.cm.Status().State != raft.Leader, "Election safety: half is no majority", "two of four servers have voted for server 1, and it leads")
+}
+
 func oneCommand(t *run.T) {
 	for _, n := range []int{1, 3, 5} {
 		c := cluster(t, n)
@@ -52,9 +93,11 @@ func oneCommand(t *run.T) {
 				t.Want(s.Submit("y=1").Refused(), "Only the leader takes commands (LEAD-2)", "%v, a %s, has taken a command", s, s.Status().State)
 			}
 		}
+		quiet(c)
 		c.Submit("x=1").WaitCommitted()
 		c.WaitAllApplied("x=1")
 		c.RunFor(time.Second)
+		quiet(c)
 		c.Submit("x=2").WaitCommitted()
 		c.WaitAllApplied("x=1", "x=2")
 	}
@@ -62,11 +105,16 @@ func oneCommand(t *run.T) {
 
 func catchesUp(t *run.T) {
 	c := cluster(t, 3)
-	leader := c.WaitForLeader()
+	leader := c.CheckSingleLeader()
+	quiet(c)
 	c.Commit("x=0")
+	quiet(c)
 	slow := c.Server(leader.ID()%3 + 1)
 	c.Isolate(slow)
-	c.Commit("x=1", "x=2", "x=3")
+	for _, command := range []string{"x=1", "x=2", "x=3"} {
+		c.Commit(command)
+		quiet(c)
+	}
 	c.RunFor(time.Second) // it has newer terms now, so there will be a new leader, who must ask where it stands
 	c.Heal()
 	all := c.WaitAllEqual()
@@ -111,11 +159,14 @@ func staleMessages(t *run.T) {
 
 	leader := start(t, 3)
 	leader.elect(1)
-	leader.step(raft.Submit{Command: []byte("x=1")})
-	leader.ack(2, 2)
-	leader.ack(2, 1) // this one is late
+	for range 2 {
+		leader.step(raft.Submit{Command: []byte("x=1")})
+	}
+	last := raft.Index(len(leader.log()))
+	leader.ack(2, last)
+	leader.ack(2, last-1) // this one is late
 	if next, match, ok := leader.cm.Progress(2); ok {
-		t.Want(match == 2 && next >= 3, "matchIndex never goes back", "server 2 has confirmed index 2 and, in an older reply, index 1; the leader now has matchIndex %d, nextIndex %d", match, next)
+		t.Want(match == last && next > last, "matchIndex never goes back", "server 2 has confirmed index %d and, in an older reply, index %d; the leader now has matchIndex %d, nextIndex %d", last, last-1, match, next)
 	}
 }
 
@@ -132,6 +183,28 @@ func gapsRefused(t *run.T) {
 		"server 1 has entries of terms 1 2 and is sent one of term 3 for after index 1; success is %t, and it has %v", reply.Success, s.log())
 	reply = s.append(3, 2, 2, 3, 0, entries(2))
 	t.Want(!reply.Success && len(s.log()) == 2, "Old leaders are refused (AE-1)", "server 1 is in term 3 and is sent an entry by a leader of term 2; success is %t", reply.Success)
+}
+
+// handedOut deposes a leader whose messages are still under way, and has a newer
+// leader put other entries in the place of those that they carry.
+func handedOut(t *run.T) {
+	s := start(t, 3)
+	s.elect(1)
+	s.step(raft.Submit{Command: []byte("x=1")})
+	var onTheWay []raft.LogEntry
+	for _, m := range s.step(raft.Submit{Command: []byte("x=2")}).Send {
+		if args, ok := m.Body.(raft.AppendEntriesArgs); ok && len(args.Entries) > len(onTheWay) {
+			onTheWay = args.Entries
+		}
+	}
+	before := slices.Clone(onTheWay)
+	term := s.term() + 5
+	s.append(3, term, 0, 0, 0, entries(term, term, term))
+	for i := range before {
+		t.Want(before[i].Term == onTheWay[i].Term && string(before[i].Command) == string(onTheWay[i].Command), "What was handed out does not change: a message under way keeps its entries",
+			"server 1 led term %d, and a message of it with %d entries is under way; it follows a new leader and overwrites these entries in its log, and in that message the entry of term %d has become one of term %d",
+			term-5, len(before), before[i].Term, onTheWay[i].Term)
+	}
 }
 
 func upToDate(t *run.T) {
@@ -186,9 +259,11 @@ func majority(t *run.T) {
 	t.Want(s.commit() == last, "Commit rule: a majority is enough (LEAD-4)", "three of five servers have entry %d, and commitIndex is %d", last, s.commit())
 
 	four := start(t, 4)
-	four.step(raft.ElectionTimeout{})
-	four.receive(2, raft.RequestVoteReply{Term: four.term(), VoteGranted: true, AskedTerm: four.term()})
-	t.Want(four.cm.Status().State != raft.Leader, "Election safety: half is no majority", "two of four servers have voted for server 1, and it leads")
+	four.elect(2)
+	four.step(raft.Submit{Command: []byte("x=1")})
+	last = raft.Index(len(four.log()))
+	four.ack(2, last)
+	t.Want(four.commit() < last, "Commit rule: half is no majority (LEAD-4)", "two of four servers have entry %d, and it is committed", last)
 
 	c := cluster(t, 3)
 	leader := c.CheckSingleLeader()
@@ -197,9 +272,6 @@ func majority(t *run.T) {
 	sub := leader.Submit("x=1")
 	c.RunFor(2 * time.Second)
 	t.Want(!sub.Committed(), "Commit rule: a majority must have the entry (LEAD-4)", "every message is lost, and x=1 is committed")
-	c.Heal()
-	c.Commit("x=2")
-	c.WaitAllEqual()
 }
 
 func figure8(t *run.T) {
@@ -216,6 +288,19 @@ func figure8(t *run.T) {
 	s.ack(3, last)
 	t.Want(s.commit() == last, "Commit rule: an entry of the leader's own term commits all before it (§5.4.2)",
 		"three of five servers have entry %d of the leader's own term, and commitIndex is %d", last, s.commit())
+}
+
+// inherited lets clients be silent: what a dead leader has left is committed all
+// the same, by an entry of the new one.
+func inherited(t *run.T) {
+	s := start(t, 3)
+	s.append(2, 1, 0, 0, 0, entries(1, 1))
+	s.elect(1)
+	last := raft.Index(len(s.log()))
+	s.ack(2, last)
+	s.ack(3, last)
+	t.Want(s.commit() >= 2, "Liveness: a leader begins with an entry of its own, which commits those before it (§8)",
+		"server 1 has two entries of term 1 and leads term %d; no client asks for anything, all servers have all of its %d entries, and commitIndex is %d", s.term(), last, s.commit())
 }
 
 func followersCommit(t *run.T) {

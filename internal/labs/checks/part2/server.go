@@ -2,6 +2,8 @@ package part2
 
 import (
 	"fmt"
+	"slices"
+	"time"
 
 	"raftkv/internal/cores"
 	"raftkv/internal/labs/run"
@@ -11,6 +13,17 @@ import (
 
 func cluster(t *run.T, n int) *rafttest.Cluster {
 	return rafttest.NewSeed(t, t.Seed(), n, run.Nodes(t, cores.NewPart2))
+}
+
+// quiet runs until no message is under way and none will be for as long as one
+// may take. What is submitted then is overtaken by nothing: the stories about the
+// first steps do not ask what replication/4 asks.
+func quiet(c *rafttest.Cluster) {
+	c.RunUntil(func() bool {
+		return !slices.ContainsFunc(c.Waiting(), func(w rafttest.Waiting) bool {
+			return w.Kind == "message" || w.At-c.Now() <= rafttest.MaxDelay+time.Millisecond
+		})
+	})
 }
 
 // server is server 1 of some, without a cluster.
@@ -43,6 +56,26 @@ func (s server) receive(from raft.ServerID, body raft.Body) []raft.Message {
 }
 
 func (s server) term() raft.Term { return s.cm.Status().Term }
+
+// vote asks for a vote and wants it granted or refused.
+func (s server) vote(candidate raft.ServerID, term raft.Term, want bool) {
+	before := s.cm.Status()
+	granted := false
+	for _, m := range s.receive(candidate, raft.RequestVoteArgs{Term: term, CandidateID: candidate}) {
+		reply, ok := m.Body.(raft.RequestVoteReply)
+		granted = granted || ok && m.To == candidate && reply.VoteGranted
+	}
+	s.t.Want(granted == want, "One vote a term: the first candidate gets it, and nobody else (RV-1, RV-2)",
+		"server 1, a %s in term %d that has voted for %s, is asked by server %d for its vote in term %d; granted is %t",
+		before.State, before.Term, who(before.VotedFor), candidate, term, granted)
+}
+
+func who(id raft.ServerID) string {
+	if id == raft.None {
+		return "nobody"
+	}
+	return fmt.Sprint("server ", id)
+}
 
 // entries makes entries of these terms; each has a command of its own.
 func entries(terms ...raft.Term) []raft.LogEntry {
