@@ -16,6 +16,12 @@ func (cm *ConsensusModule) Clone() *ConsensusModule {
 	c.matchIndex = maps.Clone(cm.matchIndex)
 	c.preVote.votes = maps.Clone(cm.preVote.votes)
 	c.preVote.heard = maps.Clone(cm.preVote.heard)
+	c.preVote.heardBefore = maps.Clone(cm.preVote.heardBefore)
+	c.reads.acked = maps.Clone(cm.reads.acked)
+	c.reads.released = maps.Clone(cm.reads.released)
+	c.reads.waiting = slices.Clip(cm.reads.waiting)
+	c.reads.asked = slices.Clip(cm.reads.asked)
+	c.transfer.waiting = slices.Clip(cm.transfer.waiting)
 	if cm.windows != nil {
 		c.windows = make(map[ServerID]*window, len(cm.windows))
 		for _, p := range cm.peerIDs {
@@ -30,12 +36,14 @@ func (cm *ConsensusModule) Clone() *ConsensusModule {
 // AppendState appends everything that decides what this module will do, for
 // tools that must know whether they have been in a state before. Servers are
 // called by what name says, so that states which differ only in who is who can
-// be found equal. Left out is what only tells one run of a timer from the next.
+// be found equal. Left out is what only tells one run of a timer, or one round,
+// from the next; and what only reads, transfers and snapshots use, which such
+// tools do not ask for.
 func (cm *ConsensusModule) AppendState(b []byte, name func(ServerID) ServerID) []byte {
 	number := func(v uint64) { b = binary.AppendUvarint(b, v) }
 	set := func(has map[ServerID]bool) {
 		var bits uint64
-		for _, id := range cm.configuration.Voters {
+		for _, id := range cm.configuration.Members() {
 			if has[id] {
 				bits |= 1 << name(id)
 			}

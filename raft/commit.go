@@ -13,7 +13,7 @@ const MaxUnapplied = 4096
 // becomes safe only when an entry of the leader's own term stands on a majority
 // behind it, because no server without that entry can win an election then.
 func (cm *ConsensusModule) advanceCommitIndex() {
-	n := cm.configuration.quorumIndex(func(id ServerID) Index {
+	n := quorumReached(cm.configuration, func(id ServerID) Index {
 		if id == cm.id {
 			return cm.savedIndex // the leader's own copy counts once it is durable
 		}
@@ -23,6 +23,8 @@ func (cm *ConsensusModule) advanceCommitIndex() {
 	// so is every one before it, and no smaller N will do either.
 	if n > cm.commitIndex && cm.log.matches(n, cm.currentTerm) {
 		cm.commitTo(n)
+		cm.finishChange()
+		cm.beginReads()
 	}
 }
 
@@ -32,6 +34,7 @@ func (cm *ConsensusModule) commitTo(index Index) {
 	if index > cm.commitIndex {
 		cm.assertf(index <= cm.log.lastIndex(), "commit index %d lies behind the end of the log at %d", index, cm.log.lastIndex())
 		cm.commitIndex = index
+		cm.forgetConfiguration()
 	}
 }
 

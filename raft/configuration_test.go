@@ -50,7 +50,7 @@ func TestQuorumIndexTwin(t *testing.T) {
 					want = i
 				}
 			}
-			require.Equal(t, want, c.quorumIndex(func(id ServerID) Index { return reached[id-1] }), "%v", reached)
+			require.Equal(t, want, quorumReached(c, func(id ServerID) Index { return reached[id-1] }), "%v", reached)
 
 			at := 0
 			for at < n && reached[at] == highest {

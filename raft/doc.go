@@ -16,12 +16,16 @@
 //	election.go       §5.2 and §5.4.1: timeouts, votes, becoming leader
 //	replication.go    §5.3: sending entries, checking them, repairing a log
 //	commit.go         §5.3, §5.4.2 and Figure 8: when an entry is committed
-//	configuration.go  who votes, and the one function that counts a majority
+//	configuration.go  who votes, and the one function that counts a quorum
+//	snapshot.go       §7: a snapshot in place of the log's beginning
+//	membership.go     §6: other servers, by way of a joint configuration
 //
 // and then what the paper's Figure 2 leaves out:
 //
 //	prevote.go        pre-vote, quorum check and stickiness (thesis 4.2.3, 6.2, 9.6)
 //	window.go         pipelining, batches and the limit on unfinished work
+//	read.go           §8: linearizable reads and leases (thesis 6.4)
+//	transfer.go       handing leadership over (thesis 3.10)
 //	status.go         what others may see
 //	clone.go          copies and packed states, for tools that explore
 //	encoding.go       the bytes of an entry, the same on disk and on the wire

@@ -4,17 +4,23 @@ package raft
 // (FOL-2) or an election brought no result (CAN-4).
 func (cm *ConsensusModule) handleElectionTimeout() {
 	cm.assertf(cm.state != Leader, "a leader waits for nobody, yet its election timer fired")
-	if cm.config.DisablePreVote {
-		cm.startElection()
-		return
+	switch {
+	case !cm.mayCampaign(): // a learner, or a server that is not in the cluster (any more)
+		cm.leaderID = None
+		cm.restartTimer(ElectionTimer)
+	case cm.config.DisablePreVote:
+		cm.startElection(false)
+	default:
+		cm.startPreVote()
 	}
-	cm.startPreVote()
 }
 
-// startElection is the conversion to candidate (§5.2, CAN-1).
-func (cm *ConsensusModule) startElection() {
+// startElection is the conversion to candidate (§5.2, CAN-1). transfer says
+// that the leader has asked for it.
+func (cm *ConsensusModule) startElection(transfer bool) {
 	cm.state = Candidate
 	cm.leaderID = None
+	cm.heardRound = 0
 	cm.currentTerm++
 	cm.votedFor = cm.id
 	cm.votesReceived = map[ServerID]bool{} // our own vote arrives when it is durable, see handleSaved
@@ -25,6 +31,7 @@ func (cm *ConsensusModule) startElection() {
 			CandidateID:  cm.id,
 			LastLogIndex: cm.log.lastIndex(),
 			LastLogTerm:  cm.log.lastTerm(),
+			Transfer:     transfer,
 		})
 	}
 }
@@ -78,16 +85,33 @@ func (cm *ConsensusModule) startLeader() {
 	cm.matchIndex = make(map[ServerID]Index, len(cm.peerIDs))
 	cm.windows = make(map[ServerID]*window, len(cm.peerIDs))
 	for _, peerID := range cm.peerIDs {
-		cm.nextIndex[peerID] = cm.log.lastIndex() + 1
-		cm.matchIndex[peerID] = 0
-		cm.windows[peerID] = &window{}
+		cm.startFollowing(peerID)
 	}
+	cm.reads = reads{acked: map[ServerID]Round{}, released: map[ServerID]Round{}}
 	// Entries of earlier terms are committed only by committing one of ours
 	// (§5.4.2), and the first client may come late. So every leadership begins
 	// with an entry that says nothing (§8).
 	cm.appendToLog(LogEntry{Term: cm.currentTerm, Kind: EntryEmpty})
 	cm.startQuorumCheck()
 	cm.leaderSendAEs() // LEAD-1: at once, the others are about to time out
+}
+
+// startFollowing begins to keep account of a follower. What it has is not known yet.
+func (cm *ConsensusModule) startFollowing(id ServerID) {
+	cm.nextIndex[id] = cm.log.lastIndex() + 1
+	cm.matchIndex[id] = 0
+	cm.windows[id] = &window{}
+}
+
+// stopFollowing forgets a server that has left. Should it come back, it may have
+// lost everything.
+func (cm *ConsensusModule) stopFollowing(id ServerID) {
+	delete(cm.nextIndex, id)
+	delete(cm.matchIndex, id)
+	delete(cm.windows, id)
+	delete(cm.reads.acked, id)
+	delete(cm.preVote.heard, id)
+	delete(cm.preVote.heardBefore, id)
 }
 
 // becomeFollower is the way back, in the same term or a newer one. leader is
@@ -97,15 +121,19 @@ func (cm *ConsensusModule) becomeFollower(term Term, leader ServerID) {
 		// Only a new term clears the vote. Within a term the vote stands, or a
 		// second candidate could get it and the term have two leaders.
 		cm.currentTerm, cm.votedFor = term, None
+		cm.heardRound = 0
 	}
-	if cm.state == Leader {
+	wasLeader := cm.state == Leader
+	cm.state = Follower
+	cm.leaderID = leader
+	if wasLeader {
 		cm.stopTimer(HeartbeatTimer)
 		cm.stopTimer(QuorumCheckTimer)
 		cm.nextIndex, cm.matchIndex, cm.windows = nil, nil, nil
 		cm.restartTimer(ElectionTimer) // it was not running
+		cm.failReads()
+		cm.endTransfer()
 	}
-	cm.state = Follower
-	cm.leaderID = leader
 	cm.votesReceived = nil
 	cm.preVote.votes = nil
 }

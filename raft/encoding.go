@@ -24,12 +24,18 @@ func (e LogEntry) AppendTo(b []byte) []byte {
 }
 
 // DecodeEntry reads the entry that fills all of b. Its command shares b's
-// memory, which must not change afterwards. Unknown kinds are ErrBadEntry.
+// memory, which must not change afterwards. Unknown kinds are ErrBadEntry, and
+// what claims to be a configuration and is none is ErrBadConfiguration.
 func DecodeEntry(b []byte) (LogEntry, error) {
-	if len(b) < entryHeader || b[8] > byte(EntryEmpty) {
+	if len(b) < entryHeader || b[8] > byte(EntryConfiguration) {
 		return LogEntry{}, ErrBadEntry
 	}
 	e := LogEntry{Term: Term(binary.LittleEndian.Uint64(b)), Kind: EntryKind(b[8])}
+	if e.Kind == EntryConfiguration {
+		if _, err := DecodeConfiguration(b[entryHeader:]); err != nil {
+			return LogEntry{}, err
+		}
+	}
 	if len(b) > entryHeader || e.Kind == EntryCommand {
 		e.Command = b[entryHeader:len(b):len(b)]
 	}

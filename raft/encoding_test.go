@@ -33,7 +33,7 @@ func TestDecodeEntryRefuses(t *testing.T) {
 	for name, b := range map[string][]byte{
 		"nothing":         nil,
 		"a short header":  make([]byte, entryHeader-1),
-		"an unknown kind": {1, 0, 0, 0, 0, 0, 0, 0, 2},
+		"an unknown kind": {1, 0, 0, 0, 0, 0, 0, 0, 3},
 	} {
 		_, err := DecodeEntry(b)
 		assert.ErrorIs(t, err, ErrBadEntry, name)

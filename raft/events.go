@@ -1,9 +1,12 @@
 package raft
 
-import "fmt"
+import (
+	"fmt"
+	"io"
+)
 
 // An Event is something that happened to a server: a timer fired, a message
-// arrived, a client submitted commands, the disk or the state machine caught up.
+// arrived, a client wants something, the disk or the state machine caught up.
 type Event interface {
 	isEvent()
 }
@@ -23,6 +26,10 @@ type LeaderContactTimeout struct{ Number TimerNumber }
 // since the last check (thesis 6.2).
 type QuorumCheckTimeout struct{ Number TimerNumber }
 
+// TransferTimeout reports that a transfer of leadership has taken an election
+// timeout without success (thesis 3.10).
+type TransferTimeout struct{ Number TimerNumber }
+
 // Submit asks to append commands to the log. Effects.Submitted says what became
 // of it. The module keeps the slices; the caller must not change them.
 type Submit struct{ Commands [][]byte }
@@ -38,32 +45,84 @@ type Saved struct {
 // Applied reports that the state machine has taken in every entry up to Index.
 type Applied struct{ Index Index }
 
+// Read asks up to which index the state machine must have come to answer reads
+// that are as fresh as now (thesis 6.4). All Requests get the same [Answer].
+type Read struct{ Requests []RequestID }
+
+// ChangeConfiguration asks for another configuration (§6). The [Answer] says
+// whether the change has begun; a committed EntryConfiguration that is not
+// joint, that it has ended.
+type ChangeConfiguration struct {
+	Request RequestID
+
+	// Expected is the index of the configuration that the change was made for
+	// (Status.ConfigurationIndex). If another one is in force by now the change
+	// is refused, so a request may be repeated.
+	Expected Index
+
+	// Next is what shall be in force in the end. Its OldVoters are empty.
+	Next Configuration
+}
+
+// TransferLeadership asks a leader to hand its office to another voter (thesis
+// 3.10). None means the one that lacks least. The [Answer] comes when the
+// transfer has ended.
+type TransferLeadership struct {
+	Request RequestID
+	To      ServerID
+}
+
+// SnapshotStored reports a whole snapshot that is durable in the storage: one
+// of this server's own state machine, or one whose last [Chunk] was written.
+type SnapshotStored struct{ Snapshot Snapshot }
+
+// SnapshotDamaged reports that the bytes received for a snapshot are not the
+// ones that were sent. They are gone from the storage.
+type SnapshotDamaged struct{ Snapshot Snapshot }
+
+// RequestID is a number by which a server knows its own question again.
+type RequestID uint64
+
 func (ElectionTimeout) isEvent()      {}
 func (HeartbeatTimeout) isEvent()     {}
 func (LeaderContactTimeout) isEvent() {}
 func (QuorumCheckTimeout) isEvent()   {}
+func (TransferTimeout) isEvent()      {}
 func (Message) isEvent()              {}
 func (Submit) isEvent()               {}
 func (Saved) isEvent()                {}
 func (Applied) isEvent()              {}
+func (Read) isEvent()                 {}
+func (ChangeConfiguration) isEvent()  {}
+func (TransferLeadership) isEvent()   {}
+func (SnapshotStored) isEvent()       {}
+func (SnapshotDamaged) isEvent()      {}
 
 // Effects is what a server must do after a Step, in the order of the fields.
 // The zero value asks for nothing.
 //
 // The order is a safety rule (§5.1, Figure 2 "updated on stable storage before
-// responding"): no message promises more than is durable. Only a leader's
-// AppendEntries may leave before the disk write, because it promises nothing
-// about the leader's own copy; the leader counts that copy when Saved tells it to.
+// responding"): no message promises more than is durable. Only what a leader
+// sends may leave before the disk write, because it promises nothing about the
+// leader's own copy; the leader counts that copy when Saved tells it to.
 type Effects struct {
 	// Submitted answers each Submit, in order. Not a promise to a client: an
 	// accepted command is in this log and may still be overwritten.
 	Submitted []Submitted
 
-	// Send leaves at once and may be under way while Save is written.
+	// Answers are for Read, ChangeConfiguration and TransferLeadership.
+	Answers []Answer
+
+	// Send leaves at once and may be under way while Save is written. The Data of
+	// an InstallSnapshotArgs is left for the server to fill in.
 	Send []Message
 
 	// Save is written and synced next, in one go. Then step Saved.
 	Save Save
+
+	// Receive is written to the storage then. When the last chunk of a snapshot is
+	// durable step SnapshotStored, or SnapshotDamaged.
+	Receive []Chunk
 
 	// SendAfter leaves when Save is durable; at once if there is nothing to save.
 	SendAfter []Message
@@ -73,6 +132,10 @@ type Effects struct {
 
 	// Timers says per timer what to do with it.
 	Timers Timers
+
+	// Compact allows the storage to forget the log up to this index; 0 if nothing
+	// has changed.
+	Compact Index
 }
 
 // Save is what must survive a crash (Figure 2, "Persistent state on all
@@ -87,6 +150,16 @@ type Save struct {
 	// means that the log has not changed.
 	FirstIndex Index
 	Entries    []LogEntry
+
+	// Reset, if its Index is not 0, comes before the entries: the whole log is
+	// dropped and begins anew behind this place, which a stored snapshot covers.
+	Reset LogPosition
+}
+
+// LogPosition is a place in the log and the term of the entry there.
+type LogPosition struct {
+	Index Index
+	Term  Term
 }
 
 // Needed reports whether there is anything to write.
@@ -103,13 +176,33 @@ type Submitted struct {
 	Err error
 }
 
+// Answer answers one request.
+type Answer struct {
+	Request RequestID
+
+	// Index, after a Read, is what the state machine must have reached; after a
+	// ChangeConfiguration, where the change stands in the log.
+	Index Index
+
+	// Err is nil if the request has succeeded. A *NotLeaderError, ErrBusy or
+	// ErrTransferAborted may be retried; the docs of the events' files name the
+	// others.
+	Err error
+}
+
 // CommitEntry is a committed entry on its way to the state machine. Every
-// server delivers the same entries in the same order, each index once.
+// server delivers the same entries in the same order, each index once; only a
+// snapshot stands for all up to its index at once.
 type CommitEntry struct {
 	Index   Index
 	Term    Term // the entry's own term, not the current one
 	Kind    EntryKind
-	Command []byte // nil for a new leader's empty entry
+	Command []byte // nil for a new leader's empty entry and for a snapshot
+
+	// Snapshot is the state to go on from if Kind is EntrySnapshot: as it was
+	// after Index. The module leaves it nil and raft/server fills it in. The
+	// consumer closes it.
+	Snapshot io.ReadCloser
 }
 
 // TimerKind names one of a server's timers.
@@ -121,6 +214,7 @@ const (
 	HeartbeatTimer                      // fixed, a fraction of T
 	LeaderContactTimer                  // fixed at T
 	QuorumCheckTimer                    // fixed at T
+	TransferTimer                       // fixed at T
 	timerKinds
 )
 
@@ -160,6 +254,8 @@ func Timeout(kind TimerKind, n TimerNumber) Event {
 		return LeaderContactTimeout{n}
 	case QuorumCheckTimer:
 		return QuorumCheckTimeout{n}
+	case TransferTimer:
+		return TransferTimeout{n}
 	}
 	panic(fmt.Sprintf("raft: no timer of kind %d", kind))
 }
@@ -175,13 +271,15 @@ func Timeout(kind TimerKind, n TimerNumber) Event {
 // a little slow. A message of e may promise something that next has already
 // replaced (a vote of an older term, an acknowledged entry that was then
 // overwritten). It was true when it was made, and the durable record holds a
-// higher term, in which this server cannot go back on it. Send holds only
-// AppendEntries of a term that was durable before, which no Save of the same
-// batch can undo.
+// higher term, in which this server cannot go back on it. Send holds only a
+// leader's messages of a term that was durable before, which no Save of the
+// same batch can undo.
 func (e *Effects) Merge(next Effects) {
 	e.Submitted = append(e.Submitted, next.Submitted...)
+	e.Answers = append(e.Answers, next.Answers...)
 	e.Send = append(e.Send, next.Send...)
 	e.Save.merge(next.Save)
+	e.Receive = append(e.Receive, next.Receive...)
 	e.SendAfter = append(e.SendAfter, next.SendAfter...)
 	e.Commit = append(e.Commit, next.Commit...)
 	for kind, change := range next.Timers {
@@ -189,6 +287,7 @@ func (e *Effects) Merge(next Effects) {
 			e.Timers[kind] = change // the last word on each timer counts
 		}
 	}
+	e.Compact = max(e.Compact, next.Compact)
 }
 
 func (s *Save) merge(next Save) {
@@ -197,6 +296,8 @@ func (s *Save) merge(next Save) {
 	}
 	s.CurrentTerm, s.VotedFor = next.CurrentTerm, next.VotedFor
 	switch {
+	case next.Reset.Index != 0: // nothing of before is left
+		s.Reset, s.FirstIndex, s.Entries = next.Reset, next.FirstIndex, next.Entries
 	case next.FirstIndex == 0:
 	case s.FirstIndex == 0 || next.FirstIndex <= s.FirstIndex:
 		s.FirstIndex, s.Entries = next.FirstIndex, next.Entries

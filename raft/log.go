@@ -8,6 +8,13 @@ type EntryKind uint8
 const (
 	EntryCommand EntryKind = iota // a client's command
 	EntryEmpty                    // a new leader's first entry, see startLeader
+
+	// EntryConfiguration holds an encoded Configuration (membership.go).
+	EntryConfiguration
+
+	// EntrySnapshot is never in a log: it brings an installed snapshot to the state
+	// machine (CommitEntry.Snapshot).
+	EntrySnapshot
 )
 
 // LogEntry is one place in the log. Two logs that agree on the term at an
@@ -19,8 +26,9 @@ type LogEntry struct {
 	Command []byte
 }
 
-// log is the sequence of entries. Index 1 is the first entry and index 0 the
-// empty place before it, so that the first entry has a predecessor like all others.
+// log is the sequence of entries. It begins at index 1, or behind what a snapshot
+// stands for, and knows the term of the place before its first entry, so that
+// the first entry has a predecessor like all others.
 //
 // All arithmetic between indexes and slice positions is in this file.
 type log struct {
@@ -30,13 +38,29 @@ type log struct {
 	first   Index
 
 	// changedFrom is the lowest index that was written since Step began; 0 if none.
+	// reset: since Step began the log was replaced by one that begins elsewhere.
 	changedFrom Index
+	reset       bool
 }
 
-func newLog(entries []LogEntry) log {
-	l := log{entries: make([]LogEntry, 1, 1+len(entries)), first: 1}
+// newLog returns the log that follows a place: the zero LogPosition, or one that
+// a snapshot covers.
+func newLog(prev LogPosition, entries []LogEntry) log {
+	l := log{entries: make([]LogEntry, 1, 1+len(entries)), first: prev.Index + 1}
+	l.entries[0].Term = prev.Term
 	l.entries = append(l.entries, entries...)
 	return l
+}
+
+// compact drops the entries up to index i, which the log must hold. The rest is
+// copied, because it would keep the memory of all.
+func (l *log) compact(i Index) {
+	*l = log{
+		entries:     append([]LogEntry{{Term: l.entries[l.at(i)].Term}}, l.entries[l.at(i)+1:]...),
+		first:       i + 1,
+		changedFrom: l.changedFrom,
+		reset:       l.reset,
+	}
 }
 
 func (l *log) at(i Index) int         { return int(i - l.first + 1) }
@@ -80,14 +104,15 @@ func (l *log) append(entries ...LogEntry) {
 	l.entries = append(l.entries, entries...)
 }
 
-// appendAfter makes entries follow index prev, which the log must hold, and
+// appendAfter makes entries follow index prev, up to which the logs agree, and
 // returns the index of the last of them (AE-3 and AE-4). It cuts the log only
 // where an entry conflicts, and keeps what stands behind entries if none does:
-// an old, shorter message must not remove what a newer one brought.
+// an old, shorter message must not remove what a newer one brought. Entries from
+// before the log's beginning are committed, so they are the same as these.
 func (l *log) appendAfter(prev Index, entries []LogEntry) Index {
 	for n, e := range entries {
 		i := prev + 1 + Index(n)
-		if l.matches(i, e.Term) {
+		if i < l.first || l.matches(i, e.Term) {
 			continue
 		}
 		if i <= l.lastIndex() {
@@ -121,6 +146,9 @@ func (l *log) firstOfTerm(i Index) Index {
 // 0 if there is none. Terms never fall along a log, so a binary search finds it.
 func (l *log) lastOfTerm(t Term, limit Index) Index {
 	last := min(limit, l.lastIndex())
+	if last < l.first {
+		return 0
+	}
 	n := sort.Search(l.at(last)+1, func(n int) bool { return l.entries[n].Term > t }) - 1
 	if n < 1 || l.entries[n].Term != t {
 		return 0

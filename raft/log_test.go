@@ -18,7 +18,7 @@ func (l *log) terms() []Term {
 }
 
 func TestTermOfMissingEntry(t *testing.T) {
-	l := newLog(entries(1, 1, 2))
+	l := newLog(LogPosition{}, entries(1, 1, 2))
 	for _, c := range []struct {
 		index Index
 		term  Term
@@ -33,7 +33,7 @@ func TestTermOfMissingEntry(t *testing.T) {
 }
 
 func TestUpToDate(t *testing.T) {
-	ours := newLog(entries(1, 1, 3))
+	ours := newLog(LogPosition{}, entries(1, 1, 3))
 	for _, c := range []struct {
 		index Index
 		term  Term
@@ -49,7 +49,7 @@ func TestUpToDate(t *testing.T) {
 	} {
 		assert.Equal(t, c.want, ours.upToDate(c.index, c.term), c.why)
 	}
-	empty := newLog(nil)
+	empty := newLog(LogPosition{}, nil)
 	assert.True(t, empty.upToDate(0, 0), "two empty logs")
 }
 
@@ -74,7 +74,7 @@ func TestAppendAfter(t *testing.T) {
 		{"a conflict in the middle", []Term{1, 1, 2, 2, 2}, 1, []Term{1, 3}, []Term{1, 1, 3}, 3, 3},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			l := newLog(entries(c.log...))
+			l := newLog(LogPosition{}, entries(c.log...))
 			last := l.appendAfter(c.prev, entries(c.add...))
 			assert.Equal(t, append([]Term{0}, c.want...), l.terms())
 			assert.Equal(t, c.last, last)
@@ -110,7 +110,7 @@ func TestAppendAfterTwin(t *testing.T) {
 			}
 		}
 
-		l := newLog(entries(have...))
+		l := newLog(LogPosition{}, entries(have...))
 		last := l.appendAfter(Index(prev), entries(add...))
 		require.Equal(t, append([]Term{0}, want...), l.terms(), "%v, after %d: %v", have, prev, add)
 		require.Equal(t, Index(prev+len(add)), last)
@@ -127,7 +127,7 @@ func TestSearchTwins(t *testing.T) {
 			term += Term(rng.IntN(3) / 2 * (1 + rng.IntN(2)))
 			terms[i] = term
 		}
-		l := newLog(entries(terms...))
+		l := newLog(LogPosition{}, entries(terms...))
 		for i := Index(1); i <= l.lastIndex(); i++ {
 			first := i
 			for first > 1 && terms[first-2] == terms[i-1] {
@@ -163,7 +163,7 @@ func TestSlicesOutliveTheLog(t *testing.T) {
 		{"cut twice", []func(*log){cut, func(l *log) { l.appendAfter(0, entries(3)) }, grow, grow}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			l := newLog(nil)
+			l := newLog(LogPosition{}, nil)
 			for _, e := range entries(1, 1, 1) {
 				l.append(e) // leaves room behind the last entry
 			}
@@ -189,7 +189,7 @@ func TestSlicesOutliveTheLog(t *testing.T) {
 // TestAppendDoesNotCopy: a follower that copied its log for every message would
 // get slower with every entry.
 func TestAppendDoesNotCopy(t *testing.T) {
-	l := newLog(nil)
+	l := newLog(LogPosition{}, nil)
 	one := entries(1)
 	const n = 10_000
 	allocated := testing.AllocsPerRun(1, func() {

@@ -26,6 +26,10 @@ type RequestVoteArgs struct {
 	// The end of the candidate's log, for the comparison of §5.4.1.
 	LastLogIndex Index
 	LastLogTerm  Term
+
+	// Transfer says that the leader itself has asked for this election, so that
+	// nobody protects it (thesis 4.2.3).
+	Transfer bool
 }
 
 // RequestVoteReply answers RequestVoteArgs (Figure 2).
@@ -55,6 +59,8 @@ type AppendEntriesArgs struct {
 	Entries []LogEntry
 
 	LeaderCommit Index // the leader's commitIndex
+
+	Round Round // the leader's latest when this left, see read.go
 }
 
 // AppendEntriesReply answers AppendEntriesArgs (Figure 2).
@@ -75,6 +81,8 @@ type AppendEntriesReply struct {
 	// PrevLogIndex has ConflictTerm 0 and ConflictIndex one past its end.
 	ConflictIndex Index
 	ConflictTerm  Term
+
+	Round Round // that of the request
 }
 
 // PreVoteArgs asks whether an election in term Term+1 could be won, before
@@ -98,9 +106,55 @@ type PreVoteReply struct {
 	Round     uint64
 }
 
+// InstallSnapshotArgs brings a follower a part of a snapshot, because the
+// entries that it lacks are no longer in the leader's log (§7, Figure 13).
+// With Length 0 it asks how much the follower has, and is a heartbeat.
+type InstallSnapshotArgs struct {
+	Term     Term // the leader's term
+	LeaderID ServerID
+	Snapshot Snapshot // what the parts make up
+
+	// The part: where in the snapshot it begins, its length, and its bytes. The
+	// module leaves Data nil and the server fills it in.
+	Offset uint64
+	Length uint64
+	Data   []byte
+
+	Round Round // as in AppendEntriesArgs
+}
+
+// InstallSnapshotReply answers InstallSnapshotArgs. In Figure 13 it says
+// nothing but the term; then a lost part, or a follower that restarts half way,
+// could not be told from success (divergence D-3).
+type InstallSnapshotReply struct {
+	Term Term // the replier's term, so that a deposed leader steps down
+
+	// What the reply is about, as in AppendEntriesReply.
+	AskedTerm     Term
+	SnapshotIndex Index
+
+	NextOffset uint64 // where the follower wants the next part to begin
+	MatchIndex Index  // as in AppendEntriesReply; 0 as long as the snapshot is needed
+
+	Round Round // that of the request
+}
+
+// TimeoutNowArgs asks a server to start an election at once, because the leader
+// wants to hand over to it (thesis 3.10). There is no reply: a request for votes
+// in the next term is the answer.
+type TimeoutNowArgs struct {
+	Term     Term
+	LeaderID ServerID
+	Round    Round // as in AppendEntriesArgs
+}
+
 func (a RequestVoteArgs) SenderTerm() Term    { return a.Term }
 func (r RequestVoteReply) SenderTerm() Term   { return r.Term }
 func (a AppendEntriesArgs) SenderTerm() Term  { return a.Term }
 func (r AppendEntriesReply) SenderTerm() Term { return r.Term }
 func (a PreVoteArgs) SenderTerm() Term        { return a.Term }
 func (r PreVoteReply) SenderTerm() Term       { return r.Term }
+
+func (a InstallSnapshotArgs) SenderTerm() Term  { return a.Term }
+func (r InstallSnapshotReply) SenderTerm() Term { return r.Term }
+func (a TimeoutNowArgs) SenderTerm() Term       { return a.Term }

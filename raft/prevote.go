@@ -16,7 +16,8 @@ type preVote struct {
 	round uint64            // counts our own attempts
 	votes map[ServerID]bool // who answered yes to the attempt in progress
 
-	heard map[ServerID]bool // on a leader: who answered since the last check
+	// On a leader: who answered since the last check, and between it and the one before.
+	heard, heardBefore map[ServerID]bool
 }
 
 // startPreVote asks the others whether an election could be won.
@@ -59,29 +60,46 @@ func (cm *ConsensusModule) handlePreVoteReply(from ServerID, reply PreVoteReply)
 func (cm *ConsensusModule) countPreVotes() {
 	if cm.configuration.quorum(func(id ServerID) bool { return cm.preVote.votes[id] }) {
 		cm.preVote.votes = nil
-		cm.startElection()
+		cm.startElection(false)
 	}
 }
 
 // ignoresVoteRequest reports whether m asks for a vote while this server hears
 // a leader, or is one that a majority answers. The request is then dropped
 // together with its term; it would only depose a leader that works. The leader
-// itself may ask: if it does, it has resigned.
+// itself may ask, for then it has resigned, and whoever it has asked to.
 func (cm *ConsensusModule) ignoresVoteRequest(m Message) bool {
 	if cm.config.DisableQuorumCheck {
 		return false
 	}
-	switch m.Body.(type) {
-	case RequestVoteArgs, PreVoteArgs:
-		return cm.state == Leader || cm.preVote.leaderContact && m.From != cm.leaderID
+	switch body := m.Body.(type) {
+	case RequestVoteArgs:
+		return !body.Transfer && cm.protectsLeader(m.From)
+	case PreVoteArgs:
+		return cm.protectsLeader(m.From)
 	}
 	return false
 }
 
+func (cm *ConsensusModule) protectsLeader(from ServerID) bool {
+	return cm.state == Leader || cm.preVote.leaderContact && from != cm.leaderID
+}
+
 // heardFromLeader notes a valid message of the current leader.
-func (cm *ConsensusModule) heardFromLeader() {
+func (cm *ConsensusModule) heardFromLeader(round Round) {
+	cm.heardRound = max(cm.heardRound, round)
 	cm.restartTimer(ElectionTimer) // FOL-2
 	if !cm.config.DisableQuorumCheck {
+		cm.preVote.leaderContact = true
+		cm.restartTimer(LeaderContactTimer)
+	}
+}
+
+// startContact lets a server that has been here before vote for nobody for an
+// election timeout. It may have answered a leader right before it stopped, and
+// that leader may rely on its patience (thesis 6.4.1).
+func (cm *ConsensusModule) startContact() {
+	if cm.currentTerm > 0 && !cm.config.DisableQuorumCheck {
 		cm.preVote.leaderContact = true
 		cm.restartTimer(LeaderContactTimer)
 	}
@@ -95,7 +113,7 @@ func (cm *ConsensusModule) startQuorumCheck() {
 	// predecessor when it has resigned.
 	cm.preVote.leaderContact = false
 	cm.stopTimer(LeaderContactTimer)
-	cm.preVote.heard = map[ServerID]bool{}
+	cm.preVote.heard, cm.preVote.heardBefore = map[ServerID]bool{}, map[ServerID]bool{}
 	cm.restartTimer(QuorumCheckTimer)
 }
 
@@ -103,6 +121,7 @@ func (cm *ConsensusModule) startQuorumCheck() {
 // whole election timeout. The term stays: nobody else has led it.
 func (cm *ConsensusModule) checkQuorum() {
 	if cm.configuration.quorum(func(id ServerID) bool { return id == cm.id || cm.preVote.heard[id] }) {
+		cm.preVote.heard, cm.preVote.heardBefore = cm.preVote.heardBefore, cm.preVote.heard
 		clear(cm.preVote.heard)
 		cm.restartTimer(QuorumCheckTimer)
 		return
@@ -110,9 +129,19 @@ func (cm *ConsensusModule) checkQuorum() {
 	cm.becomeFollower(cm.currentTerm, None)
 }
 
-// heardFromFollower notes an answer for the next quorum check.
-func (cm *ConsensusModule) heardFromFollower(id ServerID) {
+// heardFromFollower notes that a follower has answered a message of a round.
+func (cm *ConsensusModule) heardFromFollower(id ServerID, round Round) {
 	if !cm.config.DisableQuorumCheck {
 		cm.preVote.heard[id] = true
 	}
+	if round > cm.reads.acked[id] && round <= cm.reads.round {
+		cm.reads.acked[id] = round
+		cm.confirmRound()
+	}
+}
+
+// heardLately reports whether a follower has answered within the last one to
+// two election timeouts.
+func (cm *ConsensusModule) heardLately(id ServerID) bool {
+	return cm.config.DisableQuorumCheck || cm.preVote.heard[id] || cm.preVote.heardBefore[id]
 }

@@ -45,9 +45,13 @@ func (s CMState) String() string {
 
 // Config is what a ConsensusModule must be told.
 type Config struct {
-	Cluster       ClusterID
-	ID            ServerID      // this server; must be a voter of Configuration
-	Configuration Configuration // all servers, this one included
+	Cluster ClusterID
+	ID      ServerID // this server
+
+	// Configuration is what the cluster began with, the same on all its first
+	// servers. The zero value makes a server wait to be added to a cluster. What
+	// the log or a snapshot says counts instead, once it says something.
+	Configuration Configuration
 
 	// MaxBatchBytes bounds the entries of one AppendEntries message, in bytes of
 	// their encoding; a single larger entry still travels alone. Zero means 256 KiB.
@@ -61,11 +65,16 @@ type Config struct {
 	// not yet applied; beyond it Submit is refused with ErrBusy. Zero means 64 MiB.
 	MaxBacklogBytes int
 
+	// TrailingBytes is how much of the log is kept behind a snapshot, in bytes, for
+	// followers that are a little behind. Zero means 8 MiB.
+	TrailingBytes int
+
 	// DisablePreVote lets a timeout start an election at once, as in the paper.
 	DisablePreVote bool
 
 	// DisableQuorumCheck lets a leader without a majority stay, and lets a
-	// server vote although it hears a leader, as in the paper.
+	// server vote although it hears a leader, as in the paper. There are no leases
+	// then.
 	DisableQuorumCheck bool
 }
 
@@ -95,17 +104,28 @@ func (e *NotLeaderError) Error() string {
 type PersistentState struct {
 	CurrentTerm Term
 	VotedFor    ServerID
-	Entries     []LogEntry // from index 1 on
+
+	// The newest snapshot; none if its Index is 0. Start is where the log begins
+	// and Entries what follows. They reach from before the snapshot's end, or from
+	// right behind it, on.
+	Snapshot Snapshot
+	Start    LogPosition
+	Entries  []LogEntry
 }
 
 // ConsensusModule is the algorithm of one server: events in, effects out. It
 // must be used by one goroutine at a time.
 type ConsensusModule struct {
-	id            ServerID
-	cluster       ClusterID
-	config        Config
-	configuration Configuration
-	peerIDs       []ServerID // the other voters, in order
+	id      ServerID
+	cluster ClusterID
+	config  Config
+	peerIDs []ServerID // the others who get the log, in order
+
+	// The configuration in force, and where it stands in the log; behind it the
+	// last one that is committed, if it is another (membership.go).
+	configuration      Configuration
+	configurationIndex Index
+	configurations     []placedConfiguration
 
 	// Persistent state on all servers (Figure 2). Step compares them before and
 	// after each event, so no handler can forget to save a change.
@@ -120,6 +140,8 @@ type ConsensusModule struct {
 
 	state    CMState
 	leaderID ServerID // who leads currentTerm, as far as known
+
+	heardRound Round // the latest round that the leader of currentTerm was answered in
 
 	// What the disk has confirmed. A leader's own copy of an entry counts up to
 	// savedIndex, a candidate's own vote once savedTerm is currentTerm.
@@ -138,7 +160,11 @@ type ConsensusModule struct {
 	matchIndex map[ServerID]Index
 	windows    map[ServerID]*window // window.go
 
-	preVote preVote // prevote.go
+	preVote   preVote   // prevote.go
+	reads     reads     // read.go
+	transfer  transfer  // transfer.go
+	snapshot  Snapshot  // the newest that is stored here; Index 0 if none
+	receiving receiving // snapshot.go
 
 	backlogBytes int // bytes of the entries after lastApplied
 
@@ -153,11 +179,12 @@ type ConsensusModule struct {
 // knows of nothing committed; both come back by talking to the others. A
 // configuration that cannot work is an ErrConfig.
 func NewConsensusModule(config Config, saved PersistentState) (*ConsensusModule, Effects, error) {
-	switch {
-	case config.ID == None:
+	if config.ID == None {
 		return nil, Effects{}, fmt.Errorf("%w: server id 0 means nobody; ids start at 1", ErrConfig)
-	case !config.Configuration.Has(config.ID):
-		return nil, Effects{}, fmt.Errorf("%w: server %d is not among the voters %v", ErrConfig, config.ID, config.Configuration.Voters)
+	}
+	if s := saved.Snapshot; s.Index < saved.Start.Index || s.Index > saved.Start.Index+Index(len(saved.Entries)) {
+		return nil, Effects{}, fmt.Errorf("%w: a snapshot up to index %d does not fit a log of %d entries behind %d",
+			ErrConfig, s.Index, len(saved.Entries), saved.Start.Index)
 	}
 	if config.MaxBatchBytes == 0 {
 		config.MaxBatchBytes = 256 << 10
@@ -168,23 +195,26 @@ func NewConsensusModule(config Config, saved PersistentState) (*ConsensusModule,
 	if config.MaxBacklogBytes == 0 {
 		config.MaxBacklogBytes = 64 << 20
 	}
-	cm := &ConsensusModule{
-		id:            config.ID,
-		cluster:       config.Cluster,
-		config:        config,
-		configuration: config.Configuration,
-		currentTerm:   saved.CurrentTerm,
-		votedFor:      saved.VotedFor,
-		log:           newLog(saved.Entries),
+	if config.TrailingBytes == 0 {
+		config.TrailingBytes = 8 << 20
 	}
-	for _, id := range config.Configuration.Voters {
-		if id != config.ID {
-			cm.peerIDs = append(cm.peerIDs, id)
-		}
+	cm := &ConsensusModule{
+		id:          config.ID,
+		cluster:     config.Cluster,
+		config:      config,
+		currentTerm: saved.CurrentTerm,
+		votedFor:    saved.VotedFor,
+		log:         newLog(saved.Start, saved.Entries),
 	}
 	cm.savedTerm, cm.savedIndex = cm.currentTerm, cm.log.lastIndex()
-	cm.backlogBytes = encodedSize(saved.Entries)
+	cm.startConfiguration(saved.Snapshot)
+	if cm.configuration.check() == nil && !cm.mayCampaign() && cm.log.lastIndex() == 0 {
+		return nil, Effects{}, fmt.Errorf("%w: server %d is not among the voters %v", ErrConfig, config.ID, config.Configuration.Voters)
+	}
+	cm.startSnapshot(saved.Snapshot)
+	cm.countBacklog()
 	cm.restartTimer(ElectionTimer)
+	cm.startContact()
 	return cm, cm.takeEffects(), nil
 }
 
@@ -209,6 +239,10 @@ func (cm *ConsensusModule) Step(event Event) Effects {
 		if cm.fired(QuorumCheckTimer, ev.Number) {
 			cm.checkQuorum()
 		}
+	case TransferTimeout:
+		if cm.fired(TransferTimer, ev.Number) {
+			cm.handleTransferTimeout()
+		}
 	case Message:
 		cm.handleMessage(ev)
 	case Submit:
@@ -217,12 +251,22 @@ func (cm *ConsensusModule) Step(event Event) Effects {
 		cm.handleSaved(ev)
 	case Applied:
 		cm.handleApplied(ev)
+	case Read:
+		cm.handleRead(ev)
+	case ChangeConfiguration:
+		cm.handleChangeConfiguration(ev)
+	case TransferLeadership:
+		cm.handleTransferLeadership(ev)
+	case SnapshotStored:
+		cm.handleSnapshotStored(ev)
+	case SnapshotDamaged:
+		cm.handleSnapshotDamaged(ev)
 	default:
 		cm.assertf(false, "unknown event %T", event)
 	}
 
 	cm.deliverCommitted() // ALL-1
-	if cm.currentTerm != term || cm.votedFor != vote || cm.log.changedFrom != 0 {
+	if cm.currentTerm != term || cm.votedFor != vote || cm.log.changedFrom != 0 || cm.log.reset {
 		cm.save()
 	}
 	return cm.takeEffects()
@@ -231,7 +275,8 @@ func (cm *ConsensusModule) Step(event Event) Effects {
 // handleMessage sorts out what is not for this server, applies the rule that
 // every message obeys, and calls the handler.
 func (cm *ConsensusModule) handleMessage(m Message) {
-	if m.Cluster != cm.cluster || m.To != cm.id || m.From == cm.id || !cm.configuration.Has(m.From) {
+	// A sender that is not in our configuration may be in a newer one (§6).
+	if m.Cluster != cm.cluster || m.To != cm.id || m.From == cm.id || m.From == None {
 		return
 	}
 	if cm.ignoresVoteRequest(m) {
@@ -254,6 +299,12 @@ func (cm *ConsensusModule) handleMessage(m Message) {
 		cm.handlePreVote(m.From, body)
 	case PreVoteReply:
 		cm.handlePreVoteReply(m.From, body)
+	case InstallSnapshotArgs:
+		cm.handleInstallSnapshot(m.From, body)
+	case InstallSnapshotReply:
+		cm.handleInstallSnapshotReply(m.From, body)
+	case TimeoutNowArgs:
+		cm.handleTimeoutNow(m.From, body)
 	default:
 		cm.assertf(false, "unknown message %T from server %d", m.Body, m.From)
 	}
@@ -263,6 +314,11 @@ func (cm *ConsensusModule) handleMessage(m Message) {
 // with every change of the log, so one record always tells both.
 func (cm *ConsensusModule) save() {
 	cm.out.Save = Save{CurrentTerm: cm.currentTerm, VotedFor: cm.votedFor}
+	if cm.log.reset {
+		cm.log.reset = false
+		prev := cm.log.first - 1
+		cm.out.Save.Reset = LogPosition{prev, cm.log.entries[0].Term}
+	}
 	if from := cm.log.changedFrom; from != 0 {
 		cm.out.Save.FirstIndex = from
 		cm.out.Save.Entries = cm.log.slice(from, cm.log.lastIndex())
@@ -291,10 +347,10 @@ func (cm *ConsensusModule) send(to ServerID, body Body) {
 	cm.out.SendAfter = append(cm.out.SendAfter, Message{cm.cluster, cm.id, to, body})
 }
 
-// sendNow queues a leader's AppendEntries, which need not wait for the disk.
-func (cm *ConsensusModule) sendNow(to ServerID, args AppendEntriesArgs) {
+// sendNow queues what a leader sends, which need not wait for the disk.
+func (cm *ConsensusModule) sendNow(to ServerID, args Body) {
 	cm.assertf(cm.state == Leader && cm.savedTerm == cm.currentTerm,
-		"%s in term %d sends entries, but only term %d is durable", cm.state, cm.currentTerm, cm.savedTerm)
+		"%s sends %T in term %d, but only term %d is durable", cm.state, args, cm.currentTerm, cm.savedTerm)
 	cm.out.Send = append(cm.out.Send, Message{cm.cluster, cm.id, to, args})
 }
 

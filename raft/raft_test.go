@@ -11,7 +11,6 @@ func TestConfigThatCannotWork(t *testing.T) {
 	for name, c := range map[string]Config{
 		"no id":       {Configuration: NewConfiguration(1)},
 		"not a voter": {ID: 2, Configuration: NewConfiguration(1)},
-		"no voters":   {ID: 1},
 	} {
 		_, _, err := NewConsensusModule(c, PersistentState{})
 		assert.ErrorIs(t, err, ErrConfig, name)
@@ -28,7 +27,7 @@ func TestForeignMessages(t *testing.T) {
 		"another cluster's": {Cluster: 8, From: 2, To: 1, Body: body},
 		"another server's":  {Cluster: 7, From: 2, To: 3, Body: body},
 		"our own":           {Cluster: 7, From: 1, To: 1, Body: body},
-		"a stranger's":      {Cluster: 7, From: 4, To: 1, Body: body},
+		"nobody's":          {Cluster: 7, From: None, To: 1, Body: body},
 	} {
 		cm, _ := start(t, c, PersistentState{})
 		before := cm.Status()
@@ -71,7 +70,7 @@ func TestSoleVoterCrashesBeforeSaved(t *testing.T) {
 	assert.Empty(t, effects.SendAfter)
 	cm, timer = start(t, plain(1, 1), PersistentState{})
 	stepSaved(cm, ElectionTimeout{timer})
-	assert.Equal(t, Status{ID: 1, State: Leader, Term: 1, VotedFor: 1, LeaderID: 1, CommitIndex: 1, SavedIndex: 1, LastIndex: 1, LastTerm: 1}, cm.Status())
+	assert.Equal(t, Status{ID: 1, State: Leader, Term: 1, VotedFor: 1, LeaderID: 1, CommitIndex: 1, SavedIndex: 1, LastIndex: 1, LastTerm: 1, FirstIndex: 1, Round: 1}, cm.Status())
 }
 
 // TestVotesOvertakeTheDisk: a majority of others does not make a leader whose own

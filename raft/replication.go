@@ -3,6 +3,7 @@ package raft
 // leaderSendAEs sends every follower what it lacks, and at least a heartbeat
 // (§5.2, §5.3, LEAD-1).
 func (cm *ConsensusModule) leaderSendAEs() {
+	cm.reads.round++
 	for _, peerID := range cm.peerIDs {
 		if !cm.sendEntries(peerID) {
 			cm.sendHeartbeat(peerID)
@@ -17,6 +18,10 @@ func (cm *ConsensusModule) leaderSendAEs() {
 func (cm *ConsensusModule) handleSubmit(ev Submit) {
 	if cm.state != Leader {
 		cm.refuseSubmit(&NotLeaderError{Leader: cm.leaderID, Term: cm.currentTerm})
+		return
+	}
+	if cm.transfer.to != None {
+		cm.refuseSubmit(ErrTransferring)
 		return
 	}
 	if cm.backlogBytes >= cm.config.MaxBacklogBytes {
@@ -54,10 +59,11 @@ func (cm *ConsensusModule) handleAppendEntries(from ServerID, args AppendEntries
 	// The sender leads this term, so nobody else does (Figure 3, Election Safety).
 	cm.assertf(cm.state != Leader, "this term is also led by server %d", from)
 	cm.becomeFollower(args.Term, from) // CAN-3; same term, so the vote stands
-	cm.heardFromLeader()
+	cm.heardFromLeader(args.Round)
 
-	// AE-2.
-	if !cm.log.matches(args.PrevLogIndex, args.PrevLogTerm) {
+	// AE-2. What our log does not hold any more is committed, so the leader has
+	// the same there.
+	if args.PrevLogIndex+1 >= cm.log.first && !cm.log.matches(args.PrevLogIndex, args.PrevLogTerm) {
 		cm.send(from, cm.refuseAppend(args))
 		return
 	}
@@ -73,6 +79,7 @@ func (cm *ConsensusModule) handleAppendEntries(from ServerID, args AppendEntries
 		AskedTerm:    args.Term,
 		PrevLogIndex: args.PrevLogIndex,
 		MatchIndex:   last,
+		Round:        args.Round,
 	})
 }
 
@@ -83,6 +90,7 @@ func (cm *ConsensusModule) followerAppend(prev Index, entries []LogEntry) Index 
 	if from := cm.log.changedFrom; from != 0 {
 		cm.assertf(from > cm.commitIndex, "would overwrite index %d, but %d is committed", from, cm.commitIndex)
 		cm.recountBacklog(lastBefore)
+		cm.findConfigurations(from)
 	}
 	return last
 }
@@ -93,6 +101,7 @@ func (cm *ConsensusModule) refuseAppend(args AppendEntriesArgs) AppendEntriesRep
 		Term:         cm.currentTerm,
 		AskedTerm:    args.Term,
 		PrevLogIndex: args.PrevLogIndex,
+		Round:        args.Round,
 	}
 	if term, known := cm.log.term(args.PrevLogIndex); known {
 		reply.ConflictTerm = term
@@ -109,10 +118,10 @@ func (cm *ConsensusModule) handleAppendEntriesReply(from ServerID, reply AppendE
 	if cm.state != Leader || reply.AskedTerm != cm.currentTerm {
 		return // about another leadership
 	}
-	if reply.MatchIndex > cm.log.lastIndex() {
+	if cm.windows[from] == nil || reply.MatchIndex > cm.log.lastIndex() {
 		return // no follower of ours can say that
 	}
-	cm.heardFromFollower(from)
+	cm.heardFromFollower(from, reply.Round)
 	if reply.Success {
 		cm.handleMatch(from, reply.MatchIndex)
 	} else {
@@ -132,9 +141,11 @@ func (cm *ConsensusModule) handleMatch(from ServerID, match Index) {
 	if found {
 		w.probing = false
 	}
+	w.sending = w.sending && cm.lacksLog(from)
 	w.free(match)
 	cm.advanceCommitIndex() // LEAD-4
-	if cm.state == Leader {
+	cm.advanceTransfer()
+	if cm.windows[from] != nil { // we still lead, and it is still a follower
 		cm.sendEntries(from)
 	}
 }

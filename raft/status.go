@@ -14,10 +14,27 @@ type Status struct {
 	SavedIndex  Index // the end of what is durable
 	LastIndex   Index
 	LastTerm    Term
+
+	FirstIndex         Index // where the log begins; what was before is in a snapshot
+	SnapshotIndex      Index // of the newest snapshot; 0 if there is none
+	ConfigurationIndex Index // where the configuration in force stands; 0 for the first
+
+	// On a leader, what a server needs to keep a lease (read.go): the latest round,
+	// the latest that a lease may rest on, and up to where a read under the lease
+	// must have been applied. 0 if there is none.
+	Round      Round
+	LeaseRound Round
+	LeaseIndex Index
+
+	TransferTo ServerID // who is to take over; None if no transfer is under way
 }
 
 // Status reports the present state. (The posts' Report.)
 func (cm *ConsensusModule) Status() Status {
+	leaseRound, leaseIndex := cm.leaseRound(), Index(0)
+	if leaseRound != 0 {
+		leaseIndex = cm.commitIndex
+	}
 	return Status{
 		ID:          cm.id,
 		State:       cm.state,
@@ -29,8 +46,20 @@ func (cm *ConsensusModule) Status() Status {
 		SavedIndex:  cm.savedIndex,
 		LastIndex:   cm.log.lastIndex(),
 		LastTerm:    cm.log.lastTerm(),
+
+		FirstIndex:         cm.log.first,
+		SnapshotIndex:      cm.snapshot.Index,
+		ConfigurationIndex: cm.configurationIndex,
+		Round:              cm.reads.round,
+		LeaseRound:         leaseRound,
+		LeaseIndex:         leaseIndex,
+		TransferTo:         cm.transfer.to,
 	}
 }
+
+// Configuration returns the configuration in force: the latest in the log,
+// committed or not. Its index is in Status.
+func (cm *ConsensusModule) Configuration() Configuration { return cm.configuration }
 
 // Entry returns the entry at index i; ok is false if the log has none there.
 func (cm *ConsensusModule) Entry(i Index) (e LogEntry, ok bool) {

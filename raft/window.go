@@ -16,6 +16,13 @@ type window struct {
 	// answered. Derived from indexes, not counted, so a lost answer cannot leak
 	// a place: any later match frees all up to it.
 	ends []Index
+
+	// A follower that lacks what is no longer in the log is sent this snapshot,
+	// see snapshot.go. It stays the same until the follower has it.
+	sending    bool
+	snapshot   Snapshot
+	sentOffset uint64 // the part that was sent last
+	sentRound  Round  // and our round then
 }
 
 func (w *window) free(match Index) {
@@ -35,7 +42,7 @@ func (w *window) probe() {
 // admits, and reports whether that was any.
 func (cm *ConsensusModule) sendEntries(to ServerID) (sent bool) {
 	w := cm.windows[to]
-	for !w.probing && len(w.ends) < cm.config.MaxInflight && cm.nextIndex[to] <= cm.log.lastIndex() {
+	for !w.probing && !cm.lacksLog(to) && len(w.ends) < cm.config.MaxInflight && cm.nextIndex[to] <= cm.log.lastIndex() {
 		entries := cm.batch(cm.nextIndex[to])
 		cm.sendNow(to, cm.appendEntriesArgs(to, entries))
 		cm.nextIndex[to] += Index(len(entries))
@@ -46,6 +53,10 @@ func (cm *ConsensusModule) sendEntries(to ServerID) (sent bool) {
 }
 
 func (cm *ConsensusModule) sendHeartbeat(to ServerID) {
+	if cm.lacksLog(to) {
+		cm.askSnapshot(to)
+		return
+	}
 	cm.sendNow(to, cm.appendEntriesArgs(to, nil))
 }
 
@@ -60,6 +71,7 @@ func (cm *ConsensusModule) appendEntriesArgs(to ServerID, entries []LogEntry) Ap
 		PrevLogTerm:  prevTerm,
 		Entries:      entries,
 		LeaderCommit: cm.commitIndex,
+		Round:        cm.reads.round,
 	}
 }
 
@@ -84,7 +96,7 @@ func (cm *ConsensusModule) handleApplied(ev Applied) {
 	if ev.Index <= cm.lastApplied {
 		return
 	}
-	cm.backlogBytes -= encodedSize(cm.log.slice(cm.lastApplied+1, ev.Index))
+	cm.backlogBytes -= encodedSize(cm.log.slice(cm.backlogStart(), ev.Index))
 	cm.lastApplied = ev.Index
 }
 
@@ -96,7 +108,17 @@ func (cm *ConsensusModule) recountBacklog(lastBefore Index) {
 		return
 	}
 	// A conflict is rare, and what it dropped is gone: count afresh.
-	cm.backlogBytes = encodedSize(cm.log.slice(cm.lastApplied+1, cm.log.lastIndex()))
+	cm.countBacklog()
+}
+
+func (cm *ConsensusModule) countBacklog() {
+	cm.backlogBytes = encodedSize(cm.log.slice(cm.backlogStart(), cm.log.lastIndex()))
+}
+
+// backlogStart returns the first index that counts as backlog. What a snapshot
+// stands for does not, even while the state machine still reads it.
+func (cm *ConsensusModule) backlogStart() Index {
+	return max(cm.lastApplied, cm.snapshot.Index) + 1
 }
 
 func encodedSize(entries []LogEntry) int {

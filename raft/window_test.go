@@ -69,7 +69,7 @@ func TestInflight(t *testing.T) {
 	refusal := AppendEntriesReply{Term: 1, AskedTerm: 1, PrevLogIndex: 4, ConflictIndex: 2}
 	sent = stepSaved(cm, message(2, 1, refusal)).Send
 	require.Len(t, sent, 1)
-	assert.Equal(t, AppendEntriesArgs{Term: 1, LeaderID: 1, PrevLogIndex: 1, PrevLogTerm: 1, LeaderCommit: cm.commitIndex}, sent[0].Body, "one question at a time")
+	assert.Equal(t, AppendEntriesArgs{Term: 1, LeaderID: 1, PrevLogIndex: 1, PrevLogTerm: 1, LeaderCommit: cm.commitIndex, Round: 1}, sent[0].Body, "one question at a time")
 	assert.Empty(t, stepSaved(cm, submit("d")).Send, "nothing is sent on a guess that was just proved wrong")
 	assert.Empty(t, stepSaved(cm, message(2, 1, refusal)).Send, "the same refusal again")
 

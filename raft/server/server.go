@@ -366,7 +366,7 @@ func (s *Server) runFeed() {
 
 // timers holds when each timer is due, as a point of the monotonic clock. One
 // restart costs a store; the clock is read once a round.
-type timers [4]struct {
+type timers [len(raft.Timers{})]struct {
 	due    time.Time // zero: not running
 	number raft.TimerNumber
 }

@@ -478,5 +478,5 @@ func ExampleListenTCP() {
 
 	first.Send([]raft.Message{{From: 1, To: 2, Body: raft.RequestVoteArgs{Term: 1, CandidateID: 1}}})
 	fmt.Printf("%+v\n", <-received)
-	// Output: [{Cluster:0 From:1 To:2 Body:{Term:1 CandidateID:1 LastLogIndex:0 LastLogTerm:0}}]
+	// Output: [{Cluster:0 From:1 To:2 Body:{Term:1 CandidateID:1 LastLogIndex:0 LastLogTerm:0 Transfer:false}}]
 }
