@@ -31,6 +31,11 @@ type Configuration struct {
 type Address struct {
 	ID   ServerID
 	Addr string
+
+	// Since is the index of the configuration that added the server; 0 if it was
+	// there from the beginning. It tells a server from an earlier one of the same
+	// id, whose disk may be lost.
+	Since Index
 }
 
 // NewConfiguration returns the configuration in which the given servers vote.
@@ -62,14 +67,14 @@ func (c Configuration) Members() []ServerID {
 	return sortedIDs(slices.Concat(c.Voters, c.OldVoters, c.Learners))
 }
 
-// Addr returns where the others reach id; "" if it is not written down.
-func (c Configuration) Addr(id ServerID) string {
+// Address returns where the others reach id; zero if it is not written down.
+func (c Configuration) Address(id ServerID) Address {
 	for _, a := range c.Addresses {
 		if a.ID == id {
-			return a.Addr
+			return a
 		}
 	}
-	return ""
+	return Address{}
 }
 
 // WithAddresses returns the configuration with the addresses of its members,
@@ -170,8 +175,8 @@ var ErrBadConfiguration = errors.New("raft: not an encoded configuration")
 
 // AppendTo appends the configuration's bytes to b and returns the longer slice:
 // voters, old voters and learners, each a count and the ids, then the
-// addresses, a count and for each its id, length and text. Every number is a
-// varint.
+// addresses, a count and for each its id, the index that added it, length and
+// text. Every number is a varint.
 func (c Configuration) AppendTo(b []byte) []byte {
 	for _, ids := range [][]ServerID{c.Voters, c.OldVoters, c.Learners} {
 		b = binary.AppendUvarint(b, uint64(len(ids)))
@@ -182,6 +187,7 @@ func (c Configuration) AppendTo(b []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(len(c.Addresses)))
 	for _, a := range c.Addresses {
 		b = binary.AppendUvarint(b, uint64(a.ID))
+		b = binary.AppendUvarint(b, uint64(a.Since))
 		b = binary.AppendUvarint(b, uint64(len(a.Addr)))
 		b = append(b, a.Addr...)
 	}
@@ -208,11 +214,11 @@ func DecodeConfiguration(b []byte) (Configuration, error) {
 		}
 	}
 	for n := number(); n > 0 && !bad; n-- {
-		id, size := ServerID(number()), number()
+		id, since, size := ServerID(number()), Index(number()), number()
 		if size > uint64(len(rest)) {
 			return Configuration{}, ErrBadConfiguration
 		}
-		c.Addresses = append(c.Addresses, Address{id, string(rest[:size])})
+		c.Addresses = append(c.Addresses, Address{id, string(rest[:size]), since})
 		rest = rest[size:]
 	}
 	if bad || !slices.Equal(c.AppendTo(nil), b) {

@@ -156,6 +156,13 @@ func (cm *ConsensusModule) planChange(ev ChangeConfiguration) (Configuration, er
 	case next.Joint():
 		return now, fmt.Errorf("%w: old voters are for this package to add", ErrConfig)
 	}
+	next.Addresses = slices.Clone(next.Addresses)
+	for i := range next.Addresses {
+		a := &next.Addresses[i]
+		if a.Since = now.Address(a.ID).Since; !now.Has(a.ID) {
+			a.Since = cm.log.lastIndex() + 1
+		}
+	}
 	if !slices.Equal(next.Voters, now.Voters) {
 		next.OldVoters = now.Voters
 		next = next.WithAddresses(mergeAddresses(next.Addresses, now.Addresses)...)
