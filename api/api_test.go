@@ -61,6 +61,7 @@ func TestValidateRefuses(t *testing.T) {
 	}{
 		{"an empty key", &GetRequest{}, StatusBadRequest},
 		{"an empty key to write", &DeleteRequest{}, StatusBadRequest},
+		{"a level that does not exist", &GetRequest{Key: "k", Consistency: "Lease"}, StatusBadRequest},
 		{"a long key", &GetRequest{Key: strings.Repeat("k", 1025)}, StatusTooLarge},
 		{"a long value", &AppendRequest{Key: "k", Value: strings.Repeat("v", 1<<20+1)}, StatusTooLarge},
 		{"a long compare value", &CASRequest{Key: "k", CompareValue: strings.Repeat("v", 1<<20+1)}, StatusTooLarge},
@@ -80,6 +81,38 @@ func TestValidateRefuses(t *testing.T) {
 	}
 }
 
+// What can be said of a change without knowing the configuration (pitfall MB-11).
+func TestValidateRefusesChanges(t *testing.T) {
+	for _, tc := range []struct{ body, text string }{
+		{`{"Promote":[1]}`, "Expected is missing"},
+		{`{"Expected":1}`, "no change is named"},
+		{`{"Expected":1,"Add":[],"Remove":[]}`, "no change is named"},
+		{`{"Expected":1,"Remove":[0]}`, "id 0 means nobody"},
+		{`{"Expected":1,"Remove":[2,2]}`, "server 2 is named twice"},
+		{`{"Expected":1,"Promote":[2],"Remove":[2]}`, "server 2 is named twice"},
+		{`{"Expected":1,"Add":[{"ID":4,"Raft":"h:1"},{"ID":4,"Raft":"h:2"}]}`, "server 4 is named twice"},
+		{`{"Expected":1,"Add":[{"ID":4,"Raft":"h:1"},{"ID":5,"Raft":"h:1"}]}`, "servers 4 and 5 have the same address h:1"},
+		{`{"Expected":1,"Add":[{"ID":4}]}`, "server 4 has no address"},
+		{`{"Expected":1,"Add":[null]}`, "id 0 means nobody"},
+		{`{"Expected":1,"Add":[{"ID":4,"Raft":":9083"}]}`, "it has no host"},
+		{`{"Expected":1,"Add":[{"ID":4,"Raft":"h:0"}]}`, "no number from 1 to 65535"},
+		{`{"Expected":1,"Add":[{"ID":4,"Raft":"h:99999"}]}`, "no number from 1 to 65535"},
+		{`{"Expected":1,"Add":[{"ID":4,"Raft":"a,b:1"}]}`, "characters that no address has"},
+		{`{"Expected":1,"Remove":2}`, "Remove has a wrong type"},
+		{`{"Expected":-1,"Remove":[2]}`, "Expected has a wrong type"},
+	} {
+		var r MembersRequest
+		err := Decode([]byte(tc.body), &r)
+		if err == nil {
+			err = r.Validate(Limits{})
+		}
+		var refused *RequestError
+		require.ErrorAs(t, err, &refused, tc.body)
+		require.Equal(t, StatusBadRequest, refused.Status, tc.body)
+		require.Contains(t, refused.Text, tc.text, tc.body)
+	}
+}
+
 // At the limit is inside, and an empty value is a value.
 func TestAccepted(t *testing.T) {
 	for _, r := range []Request{
@@ -87,6 +120,9 @@ func TestAccepted(t *testing.T) {
 		&GetRequest{Key: strings.Repeat("k", 1024)},
 		&PutRequest{Key: "k", Value: strings.Repeat("v", 1<<20)},
 		&PutRequest{Key: "k"},
+		&GetRequest{Key: "k", Consistency: ConsistencyStale},
+		&TransferRequest{},
+		&MembersRequest{Add: []NewMember{{4, "[::1]:9083"}, {5, "h:9083"}}, Promote: []uint64{3}, Remove: []uint64{1, 2}},
 		&CASRequest{Key: "k"},
 		&DeleteRequest{Key: "k", ClientID: ClientID(strings.Repeat("c", 64)), RequestID: 1},
 		&AppendRequest{Key: "k", ClientID: "c", RequestID: 7, AckedThrough: new(uint64(6))},
@@ -186,6 +222,7 @@ func TestResponsesShareTheirHead(t *testing.T) {
 	require.NoError(t, err)
 	for _, r := range []Response{
 		&ErrorResponse{}, &SessionResponse{}, &PutResponse{}, &AppendResponse{}, &DeleteResponse{}, &CASResponse{}, &GetResponse{}, &StatusResponse{},
+		&MembersResponse{}, &SnapshotResponse{}, &TransferResponse{},
 	} {
 		require.NoError(t, DecodeResponse(data, r))
 		require.Equal(t, want, r.Head())
@@ -203,6 +240,9 @@ func FuzzDecode(f *testing.F) {
 		`{"Key":"\ud83d\ude00","Value":"v"} `,
 		`{"Key":"\ud800","Value":"v"}`,
 		`{"Key":"k","Value":"v","Value":"w"}`,
+		`{"Key":"k","Consistency":"lease"}`,
+		`{"To":3}`,
+		`{"Expected":7,"Add":[{"ID":4,"Raft":"localhost:9083"}],"Promote":[5],"Demote":[1],"Remove":[2]}`,
 	} {
 		f.Add([]byte(body))
 	}
@@ -214,6 +254,8 @@ func FuzzDecode(f *testing.F) {
 			func() Request { return &AppendRequest{} },
 			func() Request { return &CASRequest{} },
 			func() Request { return &DeleteRequest{} },
+			func() Request { return &TransferRequest{} },
+			func() Request { return &MembersRequest{} },
 		} {
 			r := fresh()
 			err := Decode(data, r)

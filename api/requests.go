@@ -1,9 +1,15 @@
 package api
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
 
 // The paths of the HTTP interface. Each is served with and without a slash at
-// its end. All but PathStatus take a POST with a JSON body.
+// its end. All but PathStatus take a POST with a JSON body; PathAdminSnapshot
+// and PathAdminMembers also take a GET.
 const (
 	PathSession = "/session"
 	PathGet     = "/get"
@@ -12,6 +18,10 @@ const (
 	PathCAS     = "/cas"
 	PathDelete  = "/delete"
 	PathStatus  = "/status"
+
+	PathAdminSnapshot = "/admin/snapshot"
+	PathAdminTransfer = "/admin/transfer"
+	PathAdminMembers  = "/admin/members"
 )
 
 // SessionRequest asks for a ClientID that no one else has or will have.
@@ -70,10 +80,62 @@ type DeleteRequest struct {
 // GetRequest asks what Key holds. The posts' clients send an identity with
 // their reads too; it is accepted and ignored, because a read may be repeated.
 type GetRequest struct {
-	Key string
+	Key         string
+	Consistency Consistency `json:",omitzero"` // "" means linearizable
 
 	ClientID  ClientID `json:",omitzero"`
 	RequestID uint64   `json:",omitzero"`
+}
+
+// Consistency is what a read promises. All but ConsistencyStale are
+// linearizable: the answer includes every write that was answered before the
+// read was sent. They differ in what that costs, and in what it relies on.
+type Consistency string
+
+// The levels.
+const (
+	// ConsistencyLinearizable asks the voters whether the leader still leads, one
+	// round for all reads that wait. It relies on no clock.
+	ConsistencyLinearizable Consistency = "linearizable"
+
+	// ConsistencyLease asks nobody as long as the leader's lease holds, and relies
+	// on clocks that run at nearly the same speed. Without a lease it is
+	// ConsistencyLinearizable, never less.
+	ConsistencyLease Consistency = "lease"
+
+	// ConsistencyLog gives the read a place in the log, like a write.
+	ConsistencyLog Consistency = "log"
+
+	// ConsistencyStale answers from the server that was asked, without asking
+	// anybody. The answer may be old; it says how old.
+	ConsistencyStale Consistency = "stale"
+)
+
+// SnapshotRequest asks the server that gets it to take a snapshot of its store.
+type SnapshotRequest struct{}
+
+// TransferRequest asks the leader to hand over to the server To; 0 stands for
+// the voter that lacks least.
+type TransferRequest struct {
+	To uint64 `json:",omitzero"`
+}
+
+// MembersRequest asks for one change of the configuration: all that it names
+// comes into force together. It takes place only if the configuration in force
+// is the one at index Expected, so a copy that comes late changes nothing; a
+// copy of the change that was made last is answered like the first.
+type MembersRequest struct {
+	Expected uint64      // Configuration.Index of the configuration that the change is made for
+	Add      []NewMember `json:",omitzero"` // as learners
+	Promote  []uint64    `json:",omitzero"` // learners that have caught up become voters
+	Demote   []uint64    `json:",omitzero"` // voters become learners
+	Remove   []uint64    `json:",omitzero"`
+}
+
+// NewMember is a server to be added.
+type NewMember struct {
+	ID   uint64
+	Raft string // the address for the other servers, host:port
 }
 
 // Limits bounds what a server takes from a client. A zero field stands for the
@@ -132,12 +194,20 @@ func (r *AppendRequest) required() []string  { return []string{"Key", "Value"} }
 func (r *CASRequest) required() []string     { return []string{"Key", "CompareValue", "Value"} }
 func (r *DeleteRequest) required() []string  { return []string{"Key"} }
 
+func (r *SnapshotRequest) required() []string { return nil }
+func (r *TransferRequest) required() []string { return nil }
+func (r *MembersRequest) required() []string  { return []string{"Expected"} }
+
 // Validate accepts every SessionRequest.
 func (r *SessionRequest) Validate(Limits) error { return nil }
 
-// Validate checks the key only: the identity of a read is ignored.
+// Validate checks key and level: the identity of a read is ignored.
 func (r *GetRequest) Validate(l Limits) error {
-	return validate(l, r.Key)
+	switch r.Consistency {
+	case "", ConsistencyLinearizable, ConsistencyLease, ConsistencyLog, ConsistencyStale:
+		return validate(l, r.Key)
+	}
+	return badRequest("Consistency %q is no level; use linearizable, lease, log or stale", r.Consistency)
 }
 
 // Validate checks key, value and identity.
@@ -171,6 +241,74 @@ func (r *DeleteRequest) Validate(l Limits) error {
 		return err
 	}
 	return validateIdentity(r.ClientID, r.RequestID, r.AckedThrough)
+}
+
+// Validate accepts every SnapshotRequest.
+func (r *SnapshotRequest) Validate(Limits) error { return nil }
+
+// Validate accepts every TransferRequest: who may lead, only the leader knows.
+func (r *TransferRequest) Validate(Limits) error { return nil }
+
+// Validate checks what can be said without knowing the configuration: there is a
+// change, no server has two places in it, and the new ones have addresses.
+func (r *MembersRequest) Validate(Limits) error {
+	named := map[uint64]bool{}
+	for _, ids := range [][]uint64{newIDs(r.Add), r.Promote, r.Demote, r.Remove} {
+		for _, id := range ids {
+			switch {
+			case id == 0:
+				return badRequest("server id 0 means nobody; ids start at 1")
+			case named[id]:
+				return badRequest("server %d is named twice; name each server once", id)
+			}
+			named[id] = true
+		}
+	}
+	if len(named) == 0 {
+		return badRequest("no change is named; give Add, Promote, Demote or Remove")
+	}
+	taken := map[string]uint64{}
+	for _, m := range r.Add {
+		if other, double := taken[m.Raft]; double {
+			return badRequest("servers %d and %d have the same address %s; give each its own", other, m.ID, m.Raft)
+		}
+		if err := CheckAddress(m.Raft); err != nil {
+			return badRequest("server %d has no address %q: %v; give host:port", m.ID, m.Raft, err)
+		}
+		taken[m.Raft] = m.ID
+	}
+	return nil
+}
+
+func newIDs(members []NewMember) []uint64 {
+	ids := make([]uint64, len(members))
+	for i, m := range members {
+		ids[i] = m.ID
+	}
+	return ids
+}
+
+// MaxAddressBytes is the greatest length of a server's address, in bytes.
+const MaxAddressBytes = 256
+
+// CheckAddress says what is wrong with an address at which a server can be
+// reached, host:port.
+func CheckAddress(address string) error {
+	i := strings.LastIndexByte(address, ':')
+	switch {
+	case i < 0:
+		return errors.New("it has no port")
+	case i == 0:
+		return errors.New("it has no host")
+	case len(address) > MaxAddressBytes:
+		return fmt.Errorf("it has more than %d bytes", MaxAddressBytes)
+	case strings.ContainsAny(address, " ,=/\t\r\n"):
+		return errors.New("it has characters that no address has")
+	}
+	if port, err := strconv.ParseUint(address[i+1:], 10, 16); err != nil || port == 0 {
+		return fmt.Errorf("the port %q is no number from 1 to 65535", address[i+1:])
+	}
+	return nil
 }
 
 func validate(l Limits, key string, values ...string) error {

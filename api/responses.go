@@ -78,6 +78,15 @@ type GetResponse struct {
 	KeyFound   bool
 	Value      string // "" if the key is absent
 	Version    uint64 // of the key; 0 if it is absent
+
+	// Only an answer that may be old has these: where in the log it stands, and
+	// how many milliseconds ago this server last heard from a leader and had
+	// applied what was committed then. AgeMillis is nil if that never was since it
+	// started.
+	Stale        bool    `json:",omitzero"`
+	AppliedIndex uint64  `json:",omitzero"`
+	AgeMillis    *uint64 `json:",omitzero"`
+
 	Leader     uint64 `json:",omitzero"`
 	LeaderHTTP string `json:",omitzero"`
 	Error      string `json:",omitzero"`
@@ -96,11 +105,27 @@ type StatusResponse struct {
 	LeaderHTTP string
 	Commit     uint64 // the last index known to be committed
 	Applied    uint64 // the last index that the store has taken in
-	FirstIndex uint64 // of the log that is kept
-	LastIndex  uint64
-	Sessions   int // known to the store
-	Members    []Member
-	Error      string `json:",omitzero"`
+
+	SnapshotIndex uint64 // what the newest snapshot covers; 0 if there is none
+	FirstIndex    uint64 // of the log that is kept
+	LastIndex     uint64
+
+	Sessions int // known to the store
+
+	TransferTo uint64 `json:",omitzero"` // on a leader: who is to take over; 0: no transfer is under way
+
+	ClusterName   string // part of what the cluster's id is made of
+	Configuration Configuration
+	Members       []Member // of the configuration, by id
+	Error         string   `json:",omitzero"`
+}
+
+// Configuration says whose word counts. Server ids are sorted.
+type Configuration struct {
+	Index     uint64   // where it stands in the log; 0 for the one that the cluster began with
+	Voters    []uint64 // a majority of them decides
+	OldVoters []uint64 `json:",omitzero"` // while the voters change: a majority of these must agree as well
+	Learners  []uint64 `json:",omitzero"` // they get the log and decide nothing
 }
 
 // Member is a server of the cluster.
@@ -108,7 +133,50 @@ type Member struct {
 	ID   uint64
 	Raft string // the address for other servers
 	HTTP string // the address for clients; "" while it is not known
+	Role MemberRole
+
+	// Match is the last index that the server is known to have stored. Only a
+	// leader knows it; 0 otherwise.
+	Match uint64 `json:",omitzero"`
 }
+
+// MemberRole says what part a server has in its cluster.
+type MemberRole string
+
+// The roles. Joining and leaving voters exist only while the voters change.
+const (
+	RoleVoter   MemberRole = "voter"
+	RoleLearner MemberRole = "learner"
+	RoleJoining MemberRole = "joining" // among the new voters, not the old ones
+	RoleLeaving MemberRole = "leaving" // among the old voters, not the new ones
+)
+
+// MembersResponse brings the configuration in force and who is in it. After a
+// change it is the one that the change ends with, or the joint one on the way there.
+type MembersResponse struct {
+	RespStatus    Status
+	Outcome       Outcome
+	Configuration          // its fields stand among the others
+	Members       []Member // by id
+	Leader        uint64   `json:",omitzero"`
+	LeaderHTTP    string   `json:",omitzero"`
+	Error         string   `json:",omitzero"`
+}
+
+// SnapshotResponse tells of the snapshot that was taken.
+type SnapshotResponse struct {
+	RespStatus Status
+	Outcome    Outcome
+	Index      uint64 // the last index that it covers
+	Bytes      uint64 // its size
+	Millis     uint64 // how long it took
+	Leader     uint64 `json:",omitzero"`
+	LeaderHTTP string `json:",omitzero"`
+	Error      string `json:",omitzero"`
+}
+
+// TransferResponse tells who leads now: Leader and LeaderHTTP.
+type TransferResponse ErrorResponse
 
 // Head returns the answer itself.
 func (r *ErrorResponse) Head() ErrorResponse { return *r }
@@ -143,3 +211,16 @@ func (r *GetResponse) Head() ErrorResponse {
 func (r *StatusResponse) Head() ErrorResponse {
 	return ErrorResponse{r.RespStatus, r.Outcome, r.Leader, r.LeaderHTTP, r.Error}
 }
+
+// Head returns the fields that all answers share.
+func (r *MembersResponse) Head() ErrorResponse {
+	return ErrorResponse{r.RespStatus, r.Outcome, r.Leader, r.LeaderHTTP, r.Error}
+}
+
+// Head returns the fields that all answers share.
+func (r *SnapshotResponse) Head() ErrorResponse {
+	return ErrorResponse{r.RespStatus, r.Outcome, r.Leader, r.LeaderHTTP, r.Error}
+}
+
+// Head returns the answer itself.
+func (r *TransferResponse) Head() ErrorResponse { return ErrorResponse(*r) }

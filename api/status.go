@@ -44,6 +44,14 @@ const (
 	// StatusBusy: too much is unfinished. Nothing was done; try again after a pause.
 	StatusBusy Status = "Busy"
 
+	// StatusConfigurationChanged: the configuration in force is not the one that
+	// the change was made for. Nothing was done; look at the present one.
+	StatusConfigurationChanged Status = "ConfigurationChanged"
+
+	// StatusNotCaughtUp: a server shall vote that lacks too much of the log, or
+	// has not been heard lately. Nothing was done; wait until it has caught up.
+	StatusNotCaughtUp Status = "NotCaughtUp"
+
 	// StatusFailedCommit: the server lost track of the request after it had gone
 	// into a log. It may have been done, or may still be done. Repeat it only
 	// with the same ClientID and RequestID.
@@ -70,7 +78,7 @@ const (
 	ExitOK          = 0
 	ExitRefused     = 1 // nothing was done, and the same request will not do better
 	ExitAbsent      = 2 // get: there is no such key
-	ExitNotSwapped  = 3 // cas: the key held another value
+	ExitNotSwapped  = 3 // cas: the key held another value; member: another configuration is in force
 	ExitUnavailable = 4 // nothing was done; later it may
 	ExitUnknown     = 5 // it may have been done, or may still be
 )
@@ -84,21 +92,23 @@ type meaning struct {
 
 // Where the outcome depends on the case, the row has the one that promises least.
 var meanings = map[Status]meaning{
-	StatusOK:               {200, OutcomeApplied, ExitOK},
-	StatusDuplicateRequest: {200, OutcomeUnknown, ExitOK},
-	StatusStaleRequest:     {409, OutcomeUnknown, ExitUnknown},
-	StatusWindowExceeded:   {409, OutcomeUnknown, ExitUnknown},
-	StatusSessionExpired:   {410, OutcomeUnknown, ExitUnknown},
-	StatusRequestMismatch:  {422, OutcomeNotApplied, ExitRefused},
-	StatusBadRequest:       {400, OutcomeNotApplied, ExitRefused},
-	StatusNotFound:         {404, OutcomeNotApplied, ExitRefused},
-	StatusBadMethod:        {405, OutcomeNotApplied, ExitRefused},
-	StatusTooLarge:         {413, OutcomeNotApplied, ExitRefused},
-	StatusUnsupportedMedia: {415, OutcomeNotApplied, ExitRefused},
-	StatusNotLeader:        {503, OutcomeNotApplied, ExitUnavailable},
-	StatusBusy:             {503, OutcomeNotApplied, ExitUnavailable},
-	StatusFailedCommit:     {504, OutcomeUnknown, ExitUnknown},
-	StatusTimeout:          {504, OutcomeUnknown, ExitUnknown},
+	StatusOK:                   {200, OutcomeApplied, ExitOK},
+	StatusDuplicateRequest:     {200, OutcomeUnknown, ExitOK},
+	StatusStaleRequest:         {409, OutcomeUnknown, ExitUnknown},
+	StatusWindowExceeded:       {409, OutcomeUnknown, ExitUnknown},
+	StatusSessionExpired:       {410, OutcomeUnknown, ExitUnknown},
+	StatusRequestMismatch:      {422, OutcomeNotApplied, ExitRefused},
+	StatusBadRequest:           {400, OutcomeNotApplied, ExitRefused},
+	StatusNotFound:             {404, OutcomeNotApplied, ExitRefused},
+	StatusBadMethod:            {405, OutcomeNotApplied, ExitRefused},
+	StatusTooLarge:             {413, OutcomeNotApplied, ExitRefused},
+	StatusUnsupportedMedia:     {415, OutcomeNotApplied, ExitRefused},
+	StatusNotLeader:            {503, OutcomeNotApplied, ExitUnavailable},
+	StatusBusy:                 {503, OutcomeNotApplied, ExitUnavailable},
+	StatusConfigurationChanged: {409, OutcomeNotApplied, ExitNotSwapped},
+	StatusNotCaughtUp:          {503, OutcomeNotApplied, ExitUnavailable},
+	StatusFailedCommit:         {504, OutcomeUnknown, ExitUnknown},
+	StatusTimeout:              {504, OutcomeUnknown, ExitUnknown},
 }
 
 // Known reports whether s is one of the statuses above. A client must take any
