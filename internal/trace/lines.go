@@ -50,6 +50,8 @@ type Step struct {
 	Applied  raft.Index    `json:",omitempty"`
 	Saved    raft.Index    `json:",omitempty"` // the end of what is on its disk
 	Last     raft.Index    `json:",omitempty"`
+	First    raft.Index    `json:",omitempty"` // where its log begins; left out if that is 1
+	Snapshot raft.Index    `json:",omitempty"` // of its newest snapshot
 
 	Message uint64 `json:",omitempty"` // the message that was stepped
 	What    string // the event
@@ -172,12 +174,16 @@ func (Verdict) kind() string  { return "verdict" }
 // NewStep returns the line of a record. describe turns a command into words.
 func NewStep(r *Record, message uint64, describe func([]byte) string) Step {
 	s := &r.After
-	return Step{
+	step := Step{
 		At: r.At, Number: r.Number, Server: r.Server, Outside: r.Event == nil,
 		State: s.State.String(), Term: s.Term, VotedFor: s.VotedFor, Leader: s.LeaderID,
-		Commit: s.CommitIndex, Applied: s.LastApplied, Saved: s.SavedIndex, Last: s.LastIndex,
+		Commit: s.CommitIndex, Applied: s.LastApplied, Saved: s.SavedIndex, Last: s.LastIndex, Snapshot: s.SnapshotIndex,
 		Message: message, What: r.what(describe), Changes: r.changes(), Todo: todo(&r.Effects),
 	}
+	if s.FirstIndex > 1 {
+		step.First = s.FirstIndex
+	}
+	return step
 }
 
 // NewSend returns the line of a message that is being sent.

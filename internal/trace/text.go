@@ -42,6 +42,8 @@ func (r *Record) what(describe func([]byte) string) string {
 		return "no leader lately"
 	case raft.QuorumCheckTimeout:
 		return "quorum check"
+	case raft.TransferTimeout:
+		return "transfer timeout"
 	case raft.Submit:
 		words := make([]string, len(ev.Commands))
 		for i, c := range ev.Commands {
@@ -52,6 +54,19 @@ func (r *Record) what(describe func([]byte) string) string {
 		return fmt.Sprintf("saved to %d in t%d", ev.Index, ev.Term)
 	case raft.Applied:
 		return fmt.Sprintf("applied to %d", ev.Index)
+	case raft.Read:
+		return "read" + requests(ev.Requests...)
+	case raft.ChangeConfiguration:
+		return fmt.Sprintf("change%s of %d to %s", requests(ev.Request), ev.Expected, Configuration(ev.Next))
+	case raft.TransferLeadership:
+		if ev.To == raft.None {
+			return "transfer" + requests(ev.Request)
+		}
+		return fmt.Sprintf("transfer%s to n%d", requests(ev.Request), ev.To)
+	case raft.SnapshotStored:
+		return fmt.Sprintf("snapshot %d stored", ev.Snapshot.Index)
+	case raft.SnapshotDamaged:
+		return fmt.Sprintf("snapshot %d damaged", ev.Snapshot.Index)
 	case raft.Message:
 		return fmt.Sprintf("n%d: %s", ev.From, message(ev, r.Before.Term))
 	}
@@ -77,8 +92,24 @@ func (r *Record) changes() string {
 	} else if a.LastIndex != b.LastIndex {
 		note("log %d→%d", b.LastIndex, a.LastIndex)
 	}
+	if a.FirstIndex != b.FirstIndex {
+		note("log from %d→%d", b.FirstIndex, a.FirstIndex)
+	}
 	if a.CommitIndex != b.CommitIndex {
 		note("commit %d→%d", b.CommitIndex, a.CommitIndex)
+	}
+	if a.SnapshotIndex != b.SnapshotIndex {
+		note("snapshot %d→%d", b.SnapshotIndex, a.SnapshotIndex)
+	}
+	if a.ConfigurationIndex != b.ConfigurationIndex {
+		note("configuration %d→%d", b.ConfigurationIndex, a.ConfigurationIndex)
+	}
+	switch {
+	case a.TransferTo == b.TransferTo:
+	case a.TransferTo == raft.None:
+		note("transfer ends")
+	default:
+		note("transfers to n%d", a.TransferTo)
 	}
 	return strings.Join(words, " ")
 }
@@ -92,17 +123,38 @@ func todo(e *raft.Effects) string {
 			words = append(words, "refused: "+s.Err.Error())
 		}
 	}
+	for _, a := range e.Answers {
+		switch {
+		case a.Err != nil:
+			words = append(words, fmt.Sprintf("answer #%d: %s", a.Request, a.Err))
+		case a.Index != 0:
+			words = append(words, fmt.Sprintf("answer #%d: index %d", a.Request, a.Index))
+		default:
+			words = append(words, fmt.Sprintf("answer #%d: done", a.Request))
+		}
+	}
 	for _, m := range e.Send {
 		words = append(words, fmt.Sprintf("→n%d %s", m.To, message(m, m.Term())))
 	}
 	if e.Save.Needed() {
 		words = append(words, "save")
 	}
+	for _, c := range e.Receive {
+		words = append(words, fmt.Sprintf("write bytes %d to %d of snapshot %d", c.Offset, c.Offset+uint64(len(c.Data)), c.Snapshot.Index))
+	}
 	for _, m := range e.SendAfter {
 		words = append(words, fmt.Sprintf("→n%d %s", m.To, message(m, m.Term())))
 	}
-	if n := len(e.Commit); n > 0 {
-		words = append(words, fmt.Sprintf("apply %d..%d", e.Commit[0].Index, e.Commit[n-1].Index))
+	commit := e.Commit
+	if len(commit) > 0 && commit[0].Kind == raft.EntrySnapshot {
+		words = append(words, fmt.Sprintf("apply snapshot %d", commit[0].Index))
+		commit = commit[1:]
+	}
+	if n := len(commit); n > 0 {
+		words = append(words, fmt.Sprintf("apply %d..%d", commit[0].Index, commit[n-1].Index))
+	}
+	if e.Compact != 0 {
+		words = append(words, fmt.Sprintf("compact to %d", e.Compact))
 	}
 	return strings.Join(words, ", ")
 }
@@ -119,7 +171,11 @@ func message(m raft.Message, expected raft.Term) string {
 	}
 	switch b := m.Body.(type) {
 	case raft.RequestVoteArgs:
-		return fmt.Sprintf("RequestVote%s last=%d/t%d", t, b.LastLogIndex, b.LastLogTerm)
+		s := fmt.Sprintf("RequestVote%s last=%d/t%d", t, b.LastLogIndex, b.LastLogTerm)
+		if b.Transfer {
+			s += " transfer"
+		}
+		return s
 	case raft.PreVoteArgs:
 		return fmt.Sprintf("PreVote%s last=%d/t%d round=%d", t, b.LastLogIndex, b.LastLogTerm, b.Round)
 	case raft.RequestVoteReply:
@@ -137,8 +193,50 @@ func message(m raft.Message, expected raft.Term) string {
 			return fmt.Sprintf("ok match=%d%s", b.MatchIndex, t)
 		}
 		return fmt.Sprintf("no prev=%d conflict=%d/t%d%s", b.PrevLogIndex, b.ConflictIndex, b.ConflictTerm, t)
+	case raft.InstallSnapshotArgs:
+		s := fmt.Sprintf("InstallSnapshot%s last=%d/t%d", t, b.Snapshot.Index, b.Snapshot.Term)
+		if b.Length == 0 {
+			return s + " ask"
+		}
+		return s + fmt.Sprintf(" bytes %d to %d of %d", b.Offset, b.Offset+b.Length, b.Snapshot.Size)
+	case raft.InstallSnapshotReply:
+		if b.MatchIndex != 0 {
+			return fmt.Sprintf("snapshot %d not needed match=%d%s", b.SnapshotIndex, b.MatchIndex, t)
+		}
+		return fmt.Sprintf("snapshot %d wanted from byte %d%s", b.SnapshotIndex, b.NextOffset, t)
+	case raft.TimeoutNowArgs:
+		return "TimeoutNow" + t
 	}
 	return fmt.Sprintf("%v", m.Body)
+}
+
+// requests writes the numbers of requests, each with a space before it.
+func requests(ids ...raft.RequestID) string {
+	var s string
+	for _, id := range ids {
+		s += fmt.Sprintf(" #%d", id)
+	}
+	return s
+}
+
+// Configuration writes a configuration in one word: the voters with commas
+// between them; before them, while they change, the old ones and a ">"; behind
+// them a "+" and the learners. "1,2,3>2,3,4+5" is an example.
+func Configuration(c raft.Configuration) string {
+	list := func(ids []raft.ServerID) string {
+		return strings.Trim(strings.Join(strings.Fields(fmt.Sprint(ids)), ","), "[]")
+	}
+	s := list(c.Voters)
+	if c.Joint() {
+		s = list(c.OldVoters) + ">" + s
+	}
+	if len(c.Learners) > 0 {
+		s += "+" + list(c.Learners)
+	}
+	if s == "" {
+		return "nobody"
+	}
+	return s
 }
 
 func vote(granted bool) string {

@@ -31,6 +31,12 @@ func records() []*Record {
 	candidate.State, candidate.VotedFor = raft.Candidate, 2
 	pre := follower(3, 6, 4)
 	pre.State = raft.PreCandidate
+	with := func(s raft.Status, change func(*raft.Status)) raft.Status {
+		change(&s)
+		return s
+	}
+	joint := raft.Configuration{Voters: []raft.ServerID{2, 3, 4}, OldVoters: []raft.ServerID{1, 2, 3}, Learners: []raft.ServerID{5}}
+	snapshot := raft.Snapshot{Index: 6, Term: 3, Size: 12}
 
 	return []*Record{
 		{Number: 42, Server: 2, Before: follower(3, 4, 3), After: follower(3, 6, 4),
@@ -73,6 +79,44 @@ func records() []*Record {
 		{Number: 53, Server: 2, Before: leader(8, 8), After: follower(3, 8, 8), Event: raft.QuorumCheckTimeout{Number: 6}},
 		{Number: 54, Server: 2, Before: follower(3, 8, 8), After: follower(3, 8, 8), Event: raft.LeaderContactTimeout{Number: 7}},
 		{Number: 55, Server: 2, Before: follower(3, 8, 8), After: follower(3, 8, 8), Note: "crash"},
+		{Number: 56, Server: 2, Before: leader(8, 8), After: leader(8, 8), Event: raft.Read{Requests: []raft.RequestID{1, 2}}},
+		{Number: 57, Server: 2, Before: leader(8, 8), After: leader(8, 8),
+			Event: message(raft.AppendEntriesReply{Term: 3, Success: true, AskedTerm: 3, PrevLogIndex: 8, MatchIndex: 8, Round: 4}),
+			Effects: raft.Effects{Answers: []raft.Answer{
+				{Request: 1, Index: 8}, {Request: 2, Err: &raft.NotLeaderError{Term: 3}}, {Request: 3}}}},
+		{Number: 58, Server: 2, Before: leader(8, 8), After: with(leader(9, 8), func(s *raft.Status) { s.ConfigurationIndex = 9 }),
+			Event: raft.ChangeConfiguration{Request: 3, Next: joint}},
+		{Number: 59, Server: 2, Before: leader(9, 9), After: with(leader(9, 9), func(s *raft.Status) { s.TransferTo = 1 }),
+			Event:   raft.TransferLeadership{Request: 4, To: 1},
+			Effects: raft.Effects{Send: []raft.Message{reply(raft.TimeoutNowArgs{Term: 3, LeaderID: 2})}}},
+		{Number: 60, Server: 2, Before: with(leader(9, 9), func(s *raft.Status) { s.TransferTo = 1 }), After: leader(9, 9), Event: raft.TransferTimeout{Number: 8}},
+		{Number: 61, Server: 2, Before: leader(9, 9), After: leader(9, 9), Event: raft.TransferLeadership{Request: 5}},
+		{Number: 62, Server: 2, Before: leader(9, 9),
+			After:   with(leader(9, 9), func(s *raft.Status) { s.FirstIndex, s.SnapshotIndex = 7, 6 }),
+			Event:   raft.SnapshotStored{Snapshot: snapshot},
+			Effects: raft.Effects{Compact: 6}},
+		{Number: 63, Server: 2, Before: leader(9, 9), After: leader(9, 9),
+			Event:   message(raft.InstallSnapshotReply{Term: 3, AskedTerm: 3, SnapshotIndex: 6, NextOffset: 8}),
+			Effects: raft.Effects{Send: []raft.Message{reply(raft.InstallSnapshotArgs{Term: 3, LeaderID: 2, Snapshot: snapshot, Offset: 8, Length: 4})}}},
+		{Number: 64, Server: 2, Before: follower(3, 4, 4), After: follower(3, 4, 4),
+			Event: message(raft.InstallSnapshotArgs{Term: 3, LeaderID: 1, Snapshot: snapshot, Offset: 8, Length: 4, Data: []byte("more")}),
+			Effects: raft.Effects{
+				Receive:   []raft.Chunk{{Snapshot: snapshot, Offset: 8, Data: []byte("more")}},
+				SendAfter: []raft.Message{reply(raft.InstallSnapshotReply{Term: 3, AskedTerm: 3, SnapshotIndex: 6, NextOffset: 12})}}},
+		{Number: 65, Server: 2, Before: follower(3, 4, 4), After: with(follower(3, 6, 6), func(s *raft.Status) { s.FirstIndex, s.SnapshotIndex = 7, 6 }),
+			Event: raft.SnapshotStored{Snapshot: snapshot},
+			Effects: raft.Effects{
+				Save:   raft.Save{CurrentTerm: 3, Reset: raft.LogPosition{Index: 6, Term: 3}},
+				Commit: []raft.CommitEntry{{Index: 6, Term: 3, Kind: raft.EntrySnapshot}, {Index: 7, Term: 3}}}},
+		{Number: 66, Server: 2, Before: follower(3, 4, 4), After: follower(3, 4, 4), Event: raft.SnapshotDamaged{Snapshot: snapshot}},
+		{Number: 67, Server: 2, Before: follower(3, 9, 9), After: follower(3, 9, 9),
+			Event:   message(raft.InstallSnapshotArgs{Term: 3, LeaderID: 1, Snapshot: snapshot}),
+			Effects: raft.Effects{SendAfter: []raft.Message{reply(raft.InstallSnapshotReply{Term: 3, AskedTerm: 3, SnapshotIndex: 6, MatchIndex: 9})}}},
+		{Number: 68, Server: 2, Before: follower(3, 6, 4), After: candidate,
+			Event: message(raft.TimeoutNowArgs{Term: 3, LeaderID: 1}),
+			Effects: raft.Effects{
+				Save:      raft.Save{CurrentTerm: 4, VotedFor: 2},
+				SendAfter: []raft.Message{reply(raft.RequestVoteArgs{Term: 4, CandidateID: 2, LastLogIndex: 6, LastLogTerm: 3, Transfer: true})}}},
 	}
 }
 
@@ -96,6 +140,19 @@ func TestText(t *testing.T) {
 0053 n2 follower t3 | quorum check | leader→follower
 0054 n2 follower t3 | no leader lately
 0055 n2 follower t3 | crash
+0056 n2 leader t3 | read #1 #2
+0057 n2 leader t3 | n1: ok match=8 | answer #1: index 8, answer #2: raft: not the leader in term 3; no leader is known, answer #3: done
+0058 n2 leader t3 | change #3 of 0 to 1,2,3>2,3,4+5 | log 8→9 configuration 0→9
+0059 n2 leader t3 | transfer #4 to n1 | transfers to n1 | →n1 TimeoutNow
+0060 n2 leader t3 | transfer timeout | transfer ends
+0061 n2 leader t3 | transfer #5
+0062 n2 leader t3 | snapshot 6 stored | log from 0→7 snapshot 0→6 | compact to 6
+0063 n2 leader t3 | n1: snapshot 6 wanted from byte 8 | →n1 InstallSnapshot last=6/t3 bytes 8 to 12 of 12
+0064 n2 follower t3 | n1: InstallSnapshot last=6/t3 bytes 8 to 12 of 12 | write bytes 8 to 12 of snapshot 6, →n1 snapshot 6 wanted from byte 12
+0065 n2 follower t3 | snapshot 6 stored | log 4→6 log from 0→7 commit 4→6 snapshot 0→6 | save, apply snapshot 6, apply 7..7
+0066 n2 follower t3 | snapshot 6 damaged
+0067 n2 follower t3 | n1: InstallSnapshot last=6/t3 ask | →n1 snapshot 6 not needed match=9
+0068 n2 candidate t4 | n1: TimeoutNow | follower→candidate term 3→4 votes for n2 | save, →n1 RequestVote last=6/t3 transfer
 `), strings.Join(lines, "\n"))
 }
 
@@ -146,7 +203,7 @@ func TestSendLine(t *testing.T) {
 	assert.JSONEq(t, `{
 		"Kind": "send", "At": 0, "Message": 3, "From": 2, "To": 1, "Type": "RequestVoteArgs",
 		"Text": "RequestVote t4 last=6/t3", "Lost": "the network lost it",
-		"Body": {"Term": 4, "CandidateID": 2, "LastLogIndex": 6, "LastLogTerm": 3}
+		"Body": {"Term": 4, "CandidateID": 2, "LastLogIndex": 6, "LastLogTerm": 3, "Transfer": false}
 	}`, string(b))
 }
 
@@ -157,7 +214,7 @@ func TestHash(t *testing.T) {
 	for _, r := range records() {
 		h.Add(r)
 	}
-	assert.Equal(t, uint64(0x3a32614aa825e8be), h.Sum())
+	assert.Equal(t, uint64(0x71915369745220d3), h.Sum())
 }
 
 // TestHashSeesEveryDifference changes one thing at a time.
@@ -189,6 +246,17 @@ func TestHashSeesEveryDifference(t *testing.T) {
 		"refusal": func(r *Record) { r.Effects.Submitted = []raft.Submitted{{Err: raft.ErrBusy}} },
 		"timer":   func(r *Record) { r.Effects.Timers[raft.ElectionTimer].Number = 1 },
 		"apply":   func(r *Record) { r.Effects.Commit = []raft.CommitEntry{{Index: 1}} },
+		"answer":  func(r *Record) { r.Effects.Answers = []raft.Answer{{Request: 1}} },
+		"receive": func(r *Record) { r.Effects.Receive = []raft.Chunk{{Data: []byte("x")}} },
+		"reset":   func(r *Record) { r.Effects.Save.Reset.Index = 1 },
+		"compact": func(r *Record) { r.Effects.Compact = 1 },
+		"round":   func(r *Record) { r.After.Round++ },
+		"other learners": func(r *Record) {
+			r.Event = raft.ChangeConfiguration{Next: raft.Configuration{Learners: []raft.ServerID{1}}}
+		},
+		"other voters": func(r *Record) {
+			r.Event = raft.ChangeConfiguration{Next: raft.Configuration{Voters: []raft.ServerID{1}}}
+		},
 	} {
 		s := sum(change)
 		assert.NotContains(t, seen, s, "%s is hashed like %s", name, seen[s])
