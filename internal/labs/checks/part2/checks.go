@@ -69,6 +69,14 @@ func electionRules(t *run.T) {
 		"server 1 is a candidate in term %d, and server 2 leads it; server 1 has its heartbeat and is a %s that takes server %d for the leader", now.Term, now.State, now.LeaderID)
 	s.vote(3, s.term(), false) // it has lost the election, not the memory
 
+	s = start(t, 3)
+	s.elect(1)
+	led := s.term()
+	deposed := s.step(raft.Message{From: 3, To: 1, Body: raft.AppendEntriesReply{Term: 9}})
+	now = s.cm.Status()
+	t.Want(now.State == raft.Follower && now.Term == 9, "Newer terms win: whoever hears of one becomes a follower in it (ALL-2)", "server 1 leads term %d and hears of term 9; now it is a %s in term %d", led, now.State, now.Term)
+	t.Want(deposed.Timers[raft.ElectionTimer] == raft.RestartTimer, "Timers: a deposed leader waits like a follower", "server 1 led and hears of term 9, and its election timer does not start")
+
 	s = start(t, 5)
 	s.step(raft.ElectionTimeout{})
 	first := s.term()

@@ -18,6 +18,8 @@ import (
 // Funcs are the checks by their ids in labs/part3/checks.txt.
 var Funcs = map[string]run.Func{
 	"replication/1": noCrash,
+	"election/1":    electionRules,
+	"replication/2": replicationRules,
 	"save/1":        changesAreSaved,
 	"save/2":        promisesWait,
 	"save/3":        ownCopyWaits,
@@ -32,9 +34,106 @@ var Funcs = map[string]run.Func{
 func noCrash(t *run.T) {
 	for _, n := range []int{1, 3, 5} {
 		c := cluster(t, n)
+		c.CheckSingleLeader()
+		quiet(c)
 		c.Submit("x=1").WaitCommitted()
+		quiet(c)
 		c.Submit("x=2").WaitCommitted()
 		c.WaitAllApplied("x=1", "x=2")
+	}
+}
+
+// electionRules is part 1 in short: what must not get lost on the way.
+func electionRules(t *run.T) {
+	s := start(t, 3, raft.PersistentState{})
+	s.vote(2, raft.RequestVoteArgs{Term: 1}, true)
+	s.vote(3, raft.RequestVoteArgs{Term: 1}, false) // the vote is given
+	s.vote(2, raft.RequestVoteArgs{Term: 1}, true)  // asked again, it is the same vote
+	s.do(appendArgs(5, 0, 0, nil))
+	waits := s.vote(3, raft.RequestVoteArgs{Term: 4}, false) // its vote is free, and this is not the term to give it in
+	t.Want(waits.Timers[raft.ElectionTimer] != raft.RestartTimer, "Election timer: a refused vote does not restart it (FOL-2)", "server 1 has refused server 3 its vote, and waits for it all the same")
+	told := slices.ContainsFunc(slices.Concat(waits.Send, waits.SendAfter), func(m raft.Message) bool { return m.To == 3 && m.Term() == 5 })
+	t.Want(told, "Old candidates are told the newer term (RV-1)", "server 1 is in term 5, server 3 asks it for its vote in term 4, and the answer with its term does not come")
+
+	s = start(t, 3, raft.PersistentState{})
+	waits = s.step(raft.ElectionTimeout{}) // it votes for itself
+	t.Want(waits.Timers[raft.ElectionTimer] == raft.RestartTimer, "Election timer: a candidate restarts it (CAN-4)", "server 1 has become a candidate without a timer: if the votes are split, nothing will ever happen")
+	s.write(waits)
+	s.vote(2, raft.RequestVoteArgs{Term: s.term()}, false)
+	s.do(appendArgs(s.term(), 0, 0, nil))
+	now := s.cm.Status()
+	t.Want(now.State == raft.Follower && now.LeaderID == 2, "Roles: a candidate follows the leader of its term (CAN-3)",
+		"server 1 is a candidate in term %d, and server 2 leads it; server 1 has its heartbeat and is a %s that takes server %d for the leader", now.Term, now.State, now.LeaderID)
+	s.vote(3, raft.RequestVoteArgs{Term: s.term()}, false) // it has lost the election, not the memory
+
+	s = start(t, 3, raft.PersistentState{})
+	s.elect()
+	led := s.term()
+	deposed := s.step(message(3, raft.AppendEntriesReply{Term: led + 9}))
+	now = s.cm.Status()
+	t.Want(now.State == raft.Follower && now.Term == led+9, "Newer terms win: whoever hears of one becomes a follower in it (ALL-2)", "server 1 leads term %d and hears of term %d; now it is a %s in term %d", led, led+9, now.State, now.Term)
+	t.Want(deposed.Timers[raft.ElectionTimer] == raft.RestartTimer, "Timers: a deposed leader waits like a follower", "server 1 led and hears of a newer term, and its election timer does not start")
+
+	s = start(t, 5, raft.PersistentState{})
+	s.do(raft.ElectionTimeout{})
+	first := s.term()
+	s.do(raft.ElectionTimeout{})
+	for _, from := range []raft.ServerID{2, 3} { // on their way since the first election
+		s.do(message(from, raft.RequestVoteReply{Term: s.term(), VoteGranted: true, AskedTerm: first}))
+	}
+	t.Want(s.cm.Status().State != raft.Leader, "Election safety: votes count for their own election", "server 1 is a candidate in term %d; the votes of servers 2 and 3 were given in term %d, and it leads", s.term(), first)
+
+	s = start(t, 4, raft.PersistentState{})
+	s.do(raft.ElectionTimeout{})
+	s.do(granted(2, s.term()))
+	t.Want(s.cm.Status().State != raft.Leader, "Election safety: half is no majority", "two of four servers have voted for server 1, and it leads")
+}
+
+// replicationRules is part 2 in short.
+func replicationRules(t *run.T) {
+	s := start(t, 3, raft.PersistentState{})
+	s.do(appendArgs(1, 0, 0, entries(1, 1, 1)))
+	s.do(appendArgs(1, 0, 0, entries(1))) // sent earlier, arrived later
+	t.Want(len(s.log()) == 3, "Committed stays committed: an old message cuts nothing off (AE-3)", "server 1 has three entries of term 1 and receives an older message with 1 of them; now it has %d", len(s.log()))
+	s.do(appendArgs(4, 4, 1, entries(4)))
+	s.do(appendArgs(4, 2, 2, entries(4)))
+	t.Want(slices.Equal(s.log(), []raft.Term{1, 1, 1}), "Log matching: no gaps, and what stands before must have the same term (AE-2)", "server 1 has entries of terms 1 1 1 and is sent one for after an entry 4, and one for after an entry 2 of term 2; now it has %v", s.log())
+	s.do(appendArgs(3, 3, 1, entries(3))) // term 4 has begun with the messages before
+	t.Want(len(s.log()) == 3, "Old leaders are refused (AE-1)", "server 1 is in term 4 and is sent an entry by a leader of term 3; now it has %v", s.log())
+	s.do(appendArgs(4, 1, 1, entries(3, 4)))
+	t.Want(slices.Equal(s.log(), []raft.Term{1, 3, 4}), "Log matching: an entry that conflicts goes, with all behind it (AE-3, AE-4)", "server 1 has entries of terms 1 1 1 and is sent 3 4 for after index 1; now it has %v", s.log())
+
+	s = start(t, 3, raft.PersistentState{})
+	s.do(appendArgs(1, 0, 0, entries(1, 1, 1)))
+	for _, m := range []struct {
+		prev, says, want raft.Index
+		entries          []raft.LogEntry
+		why              string
+	}{
+		{1, 3, 1, nil, "the message says commit 3 and that the logs are equal up to 1"},
+		{1, 3, 3, entries(2, 2), "the message says commit 3, and it reaches up to index 3"},
+		{1, 2, 3, nil, "an older message says commit 2, after 3"},
+	} {
+		s.do(message(2, raft.AppendEntriesArgs{Term: 2, LeaderID: 2, PrevLogIndex: m.prev, PrevLogTerm: 1, Entries: m.entries, LeaderCommit: m.says}))
+		t.Want(s.cm.Status().CommitIndex == m.want, "Commit rule: a follower commits up to the last entry of the message, and never goes back (AE-5)", "%s; commitIndex is %d", m.why, s.cm.Status().CommitIndex)
+	}
+
+	s = start(t, 5, raft.PersistentState{})
+	s.do(appendArgs(2, 0, 0, entries(1, 2)))
+	s.vote(3, raft.RequestVoteArgs{Term: 7, LastLogIndex: 9, LastLogTerm: 1}, false)
+	s.vote(3, raft.RequestVoteArgs{Term: 7, LastLogIndex: 1, LastLogTerm: 2}, false)
+	s.vote(3, raft.RequestVoteArgs{Term: 7, LastLogIndex: 1, LastLogTerm: 3}, true)
+	s.elect()
+	s.ack(2, 2)
+	s.ack(3, 2)
+	t.Want(s.cm.Status().CommitIndex == 0, "Commit rule: copies of an older term's entry commit nothing (§5.4.2, Figure 8)", "server 1 leads term %d; three of five servers have entry 2 of term 2, and commitIndex is %d", s.term(), s.cm.Status().CommitIndex)
+	last := s.cm.Status().LastIndex
+	s.ack(2, last)
+	s.ack(3, last)
+	t.Want(s.cm.Status().CommitIndex >= 2, "Liveness: a leader begins with an entry of its own, which commits those before it (§8)", "server 1 has two older entries and leads term %d; no client asks for anything, three of five servers have all of its %d entries, and commitIndex is %d", s.term(), last, s.cm.Status().CommitIndex)
+	s.ack(2, last-1) // this one is late
+	if next, match, ok := s.cm.Progress(2); ok {
+		t.Want(match == last && next > last, "matchIndex never goes back", "server 2 has confirmed index %d and, in an older reply, index %d; the leader now has matchIndex %d, nextIndex %d", last, last-1, match, next)
 	}
 }
 

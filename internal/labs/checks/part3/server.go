@@ -3,6 +3,7 @@ package part3
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"raftkv/internal/cores"
 	"raftkv/internal/labs/run"
@@ -12,6 +13,16 @@ import (
 
 func cluster(t *run.T, n int) *rafttest.Cluster {
 	return rafttest.NewSeed(t, t.Seed(), n, run.Nodes(t, cores.NewPart3))
+}
+
+// quiet runs until no message is under way and none will be for as long as one
+// may take. What is submitted then is overtaken by nothing.
+func quiet(c *rafttest.Cluster) {
+	c.RunUntil(func() bool {
+		return !slices.ContainsFunc(c.Waiting(), func(w rafttest.Waiting) bool {
+			return w.Kind == "message" || w.At-c.Now() <= rafttest.MaxDelay+time.Millisecond
+		})
+	})
 }
 
 // server is server 1 of some, without a cluster, over a disk of ours.
@@ -70,6 +81,43 @@ func (s *server) do(event raft.Event) (sent []raft.Message) {
 			return sent
 		}
 	}
+}
+
+// vote asks for a vote, wants it granted or refused, and returns what the
+// question has brought about.
+func (s *server) vote(candidate raft.ServerID, args raft.RequestVoteArgs, want bool) raft.Effects {
+	before := s.cm.Status()
+	args.CandidateID = candidate
+	out := s.step(message(candidate, args))
+	s.write(out)
+	granted := slices.ContainsFunc(slices.Concat(out.Send, out.SendAfter), func(m raft.Message) bool {
+		reply, ok := m.Body.(raft.RequestVoteReply)
+		return ok && m.To == candidate && reply.VoteGranted
+	})
+	voted := "nobody"
+	if before.VotedFor != raft.None {
+		voted = fmt.Sprint("server ", before.VotedFor)
+	}
+	s.t.Want(granted == want, "Votes: one in a term, for a candidate whose log is up to date (RV-1, RV-2)",
+		"server 1, a %s in term %d with entries of terms %v, has voted for %s; server %d, whose log ends at index %d, term %d, asks for its vote in term %d; granted is %t",
+		before.State, before.Term, s.log(), voted, candidate, args.LastLogIndex, args.LastLogTerm, args.Term, granted)
+	return out
+}
+
+// elect makes the server a leader: servers 2 and 3 vote for it.
+func (s *server) elect() {
+	s.do(raft.ElectionTimeout{})
+	for _, from := range []raft.ServerID{2, 3} {
+		if s.cm.Status().State != raft.Leader {
+			s.do(granted(from, s.term()))
+		}
+	}
+	s.t.Want(s.cm.Status().State == raft.Leader, "Roles: server 1 is the leader now", "it is a %s: servers 2 and 3 have voted for it", s.cm.Status().State)
+}
+
+// ack tells the leader that a follower has its log up to match.
+func (s *server) ack(from raft.ServerID, match raft.Index) {
+	s.do(message(from, raft.AppendEntriesReply{Term: s.term(), Success: true, AskedTerm: s.term(), MatchIndex: match}))
 }
 
 func message(from raft.ServerID, body raft.Body) raft.Message {
