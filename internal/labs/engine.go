@@ -86,7 +86,7 @@ func (l Lab) part() (module, error) {
 func (l Lab) judge() (module, error) {
 	m := module{}
 	var err error
-	for _, dir := range []string{"internal/labs/run", "internal/labs/checks/" + l.Part, "internal/cores"} {
+	for _, dir := range []string{"internal/labs/run", "internal/labs/checks/web", "internal/labs/checks/" + l.Part, "internal/cores"} {
 		entries, e := fs.ReadDir(raftkv.Sources, dir)
 		err = errors.Join(err, e)
 		for _, entry := range entries {

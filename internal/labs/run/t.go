@@ -113,6 +113,8 @@ var properties = []struct{ says, name string }{
 	{"applies entry", "State machine safety"},
 	{"is lost:", "Committed stays committed"},
 	{"not linearizable", "Linearizability"},
+	{" holds map[", "State machine safety"},
+	{`" and not "`, "Results"},
 	{"within", "Liveness"},
 }
 
@@ -251,6 +253,47 @@ func (t *T) Do(server int, what string, body any, f func()) {
 	t.Logf("%s", doing(current.Load()))
 	f()
 	t.leave(server, rafttest.Effects{})
+}
+
+// Beside starts f in a goroutine of its own. It returns when f cannot go on before
+// somebody else does something, because it waits for a lock or a channel, or has
+// ended. So what f could do in the middle of something else, it has done. The
+// function that Beside returns waits for the end of f.
+func (t *T) Beside(f func()) (end func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	for {
+		select {
+		case <-done:
+			return func() {}
+		default:
+		}
+		if besideWaits() {
+			return func() { <-done }
+		}
+		runtime.Gosched()
+	}
+}
+
+// besideWaits reports whether the goroutine that Beside has started waits for
+// another one. The runtime says so where it prints stacks.
+func besideWaits() bool {
+	buffer := make([]byte, 1<<20)
+	for stack := range strings.SplitSeq(string(buffer[:runtime.Stack(buffer, true)]), "\n\n") {
+		if !strings.Contains(stack, "created by raftkv/internal/labs/run.(*T).Beside ") {
+			continue
+		}
+		_, state, _ := strings.Cut(stack, "[")
+		for _, waits := range []string{"sync.", "semacquire", "chan ", "select"} {
+			if strings.HasPrefix(state, waits) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // Want ends the run unless ok. The words are those of Failf.

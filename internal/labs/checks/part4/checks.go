@@ -8,9 +8,9 @@ package part4
 import (
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
+	"raftkv/internal/labs/checks/web"
 	"raftkv/internal/labs/run"
 	raft "raftkv/part3-persistence"
 	"raftkv/part4-kvservice/api"
@@ -26,6 +26,8 @@ var Funcs = map[string]run.Func{
 	"waiters/1":  whoseEntry,
 	"waiters/2":  lostCommands,
 	"waiters/3":  fastCommit,
+	"answers/1":  told,
+	"answers/2":  clientsGo,
 	"reads/1":    reads,
 	"crash/1":    crashes,
 	"chaos/1":    chaos,
@@ -130,15 +132,42 @@ func lostCommands(t *run.T) {
 // cluster can.
 func fastCommit(t *run.T) {
 	s := start(t)
-	var all sync.WaitGroup
+	var applied func()
 	s.log.atSubmit = func(e raft.CommitEntry) {
-		all.Go(func() { s.kvs.Apply(e) })
-		letOthersRun()
+		applied = t.Beside(func() { s.kvs.Apply(e) })
 	}
 	answer := s.call(put("x", "1"))
-	t.Do(1, "entry 1 is committed before Submit has returned", nil, all.Wait)
+	t.Do(1, "entry 1 is committed before Submit has returned", nil, applied)
 	_, _, ok := answer()
 	t.Want(ok, "Answers: Submit and subscribing under one lock", "entry 1 was committed and applied before anybody waited for it; its client waits for ever")
+}
+
+// told asks over HTTP, as a real client does, and reads what it is told.
+func told(t *run.T) {
+	s := serve(t)
+	defer s.shutdown()
+	status := s.put("x", "1", func() { s.log.Committed <- <-s.log.Submitted })
+	t.Want(status == api.StatusOK, "Answers: OK if the entry is carried out", "a client puts x=1, and the entry is committed; the client is told %s", status)
+
+	status = s.put("x", "2", func() {
+		lost := <-s.log.Submitted
+		s.log.Committed <- raft.CommitEntry{Index: lost.Index, Term: lost.Term + 1, Kind: raft.EntryEmpty}
+	})
+	t.Want(status == api.StatusFailedCommit, "Answers: what is lost here is neither yes nor no",
+		"a client puts x=2, and an entry of a newer term is committed in its place; the client is told %s (wanted: %s): the leader may have sent its command on, and nobody here knows whether it will be carried out", status, api.StatusFailedCommit)
+
+	s.log.Refuse.Store(true)
+	status = s.put("x", "3", func() {})
+	t.Want(status == api.StatusNotLeader, "Answers: who does not lead has done nothing, and says so", "a client puts x=3, and Submit refuses it; the client is told %s (wanted: %s)", status, api.StatusNotLeader)
+}
+
+// clientsGo has clients ask a leader that can commit nothing, and go.
+func clientsGo(t *run.T) {
+	s := serve(t)
+	defer s.shutdown()
+	const clients = 500
+	left := web.Left(clients, s.hangUp)
+	t.Want(left < clients, "Waiting: it ends when the client goes", "%d clients have asked a leader that is cut off from the others, and have hung up; something is left of each of them in the service, for as long as nothing is committed", clients)
 }
 
 func reads(t *run.T) {

@@ -2,10 +2,10 @@ package part4
 
 import (
 	"fmt"
-	"runtime"
 	"strings"
 
 	"raftkv/internal/cores"
+	"raftkv/internal/labs/checks/web"
 	"raftkv/internal/labs/run"
 	raft "raftkv/part3-persistence"
 	"raftkv/part4-kvservice/api"
@@ -84,9 +84,41 @@ func put(key, value string) kvservice.Command {
 	return kvservice.Command{Kind: kvservice.CommandPut, Key: key, Value: value}
 }
 
-// letOthersRun gives other goroutines every chance to do what they can.
-func letOthersRun() {
-	for range 2000 {
-		runtime.Gosched()
-	}
+// served is one service with clients that come over HTTP, as they really do.
+type served struct {
+	t   *run.T
+	log *web.Log
+	kvs *kvservice.KVService
+	web *web.Server
+}
+
+func serve(t *run.T) *served {
+	s := &served{t: t, log: web.NewLog()}
+	s.kvs = kvservice.New(1, s.log, s.log.Committed)
+	s.web = web.Serve(s.kvs.ServeHTTP)
+	return s
+}
+
+func (s *served) shutdown() { s.t.Do(1, "it shuts down", nil, s.kvs.Shutdown) }
+
+// put has a client put a value, something happen meanwhile, and returns what the
+// client is told.
+func (s *served) put(key, value string, meanwhile func()) (status api.ResponseStatus) {
+	s.t.Do(1, fmt.Sprintf("a client puts %s=%s, over HTTP", key, value), nil, func() {
+		call := s.web.Post("/put", api.PutRequest{Key: key, Value: value})
+		meanwhile()
+		var response api.PutResponse
+		call.Answer(&response)
+		status = response.RespStatus
+	})
+	return status
+}
+
+// hangUp has a client put a value and hang up when it stands in the log.
+func (s *served) hangUp() {
+	s.t.Do(1, "a client puts x=1, over HTTP, and hangs up", nil, func() {
+		call := s.web.Post("/put", api.PutRequest{Key: "x", Value: "1"})
+		<-s.log.Submitted
+		call.HangUp()
+	})
 }

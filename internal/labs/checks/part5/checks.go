@@ -10,7 +10,9 @@ import (
 	"maps"
 	"time"
 
+	"raftkv/internal/labs/checks/web"
 	"raftkv/internal/labs/run"
+	raft "raftkv/part3-persistence"
 	"raftkv/part5-dedup/api"
 	"raftkv/part5-dedup/kvservice"
 	"raftkv/rafttest"
@@ -24,8 +26,12 @@ var Funcs = map[string]run.Func{
 	"dedup/3":   lateRetry,
 	"dedup/4":   everyReplica,
 	"dedup/5":   gets,
+	"dedup/6":   failedCAS,
 	"waiters/1": byIdentity,
 	"waiters/2": lostCommands,
+	"waiters/3": fastCommit,
+	"answers/1": told,
+	"answers/2": clientsGo,
 	"crash/1":   notesSurvive,
 	"chaos/1":   chaos,
 }
@@ -106,9 +112,11 @@ func everyReplica(t *run.T) {
 	t.Want(maps.Equal(leader.kvs.LastRequestIDs(), follower.kvs.LastRequestIDs()), "State machine safety: the notes are part of what the log makes", "the server with the clients remembers %v, the other one %v", leader.kvs.LastRequestIDs(), follower.kvs.LastRequestIDs())
 
 	s := start(t)
-	s.call(put(1, 1, "x", "lost")) // never committed
+	s.call(put(1, 1, "x", "1")) // never committed
 	s.log.term = 2
-	s.do(put(1, 1, "x", "1"), api.StatusOK)
+	s.call(put(1, 1, "x", "1"))
+	s.apply(s.newest())
+	t.Want(s.kvs.Data()["x"] == "1", "Exactly once: what is submitted and lost is not carried out, and leaves no note", "client 1 has put x=1; the first copy of its request is lost, the second one is committed; now x is %q", s.kvs.Data()["x"])
 }
 
 func gets(t *run.T) {
@@ -119,6 +127,17 @@ func gets(t *run.T) {
 		t.Want(r.ResultValue == "1" && r.ResultFound, "Results: a get has a value, also the second time", "x is 1, and the get answers %q", r.ResultValue)
 	}
 	s.do(command(kvservice.CommandAppend, 1, 3, "x", "2"), api.StatusOK)
+}
+
+func failedCAS(t *run.T) {
+	s := start(t)
+	s.do(put(1, 1, "x", "1"), api.StatusOK)
+	cas := command(kvservice.CommandCAS, 2, 1, "x", "3")
+	cas.CompareValue = "2"
+	s.do(cas, api.StatusOK) // x is 1, so nothing is put
+	s.do(put(1, 2, "x", "2"), api.StatusOK)
+	s.do(cas, api.StatusDuplicateRequest) // its answer was lost
+	t.Want(s.kvs.Data()["x"] == "2", "Exactly once: a request that has failed is done, too", "client 2 wanted x=3 in the place of 2 when x was 1; later x is 2, its request comes again, and now x is %q", s.kvs.Data()["x"])
 }
 
 func byIdentity(t *run.T) {
@@ -164,6 +183,52 @@ func lostCommands(t *run.T) {
 	t.Want(ok && status == api.StatusNotLeader, "A server that does not lead says so at once", "Submit has refused; the answer is there: %t, %s", ok, status)
 	s.log.refuse = false
 	s.do(put(1, 1, "x", "1"), api.StatusOK) // and has noted nothing
+}
+
+// fastCommit lets an entry be committed before Submit has returned, as a fast
+// cluster can.
+func fastCommit(t *run.T) {
+	s := start(t)
+	var applied func()
+	s.log.atSubmit = func(e raft.CommitEntry) {
+		applied = t.Beside(func() { s.kvs.Apply(e) })
+	}
+	answer := s.call(put(1, 1, "x", "1"))
+	t.Do(1, "entry 1 is committed before Submit has returned", nil, applied)
+	_, _, ok := answer()
+	t.Want(ok, "Answers: Submit and subscribing under one lock", "entry 1 was committed and applied before anybody waited for it; its client waits for ever")
+}
+
+// told asks over HTTP, as a real client does, and reads what it is told.
+func told(t *run.T) {
+	s := serve(t)
+	defer s.shutdown()
+	status := s.put("x", "1", func() { s.log.Committed <- <-s.log.Submitted })
+	t.Want(status == api.StatusOK, "Answers: OK if the entry is carried out", "a client puts x=1, and the entry is committed; the client is told %s", status)
+
+	s.requests-- // and sends it again
+	status = s.put("x", "1", func() { s.log.Committed <- <-s.log.Submitted })
+	t.Want(status == api.StatusDuplicateRequest, "Answers: a duplicate is told that it is one", "a client puts x=1 once more, under the same number; it is told %s (wanted: %s)", status, api.StatusDuplicateRequest)
+
+	status = s.put("x", "2", func() {
+		lost := <-s.log.Submitted
+		s.log.Committed <- raft.CommitEntry{Index: lost.Index, Term: lost.Term + 1, Kind: raft.EntryEmpty}
+	})
+	t.Want(status == api.StatusFailedCommit, "Answers: what is lost here is neither yes nor no",
+		"a client puts x=2, and an entry of a newer term is committed in its place; the client is told %s (wanted: %s): the leader may have sent its command on, and nobody here knows whether it will be carried out", status, api.StatusFailedCommit)
+
+	s.log.Refuse.Store(true)
+	status = s.put("x", "3", func() {})
+	t.Want(status == api.StatusNotLeader, "Answers: who does not lead has done nothing, and says so", "a client puts x=3, and Submit refuses it; the client is told %s (wanted: %s)", status, api.StatusNotLeader)
+}
+
+// clientsGo has clients ask a leader that can commit nothing, and go.
+func clientsGo(t *run.T) {
+	s := serve(t)
+	defer s.shutdown()
+	const clients = 500
+	left := web.Left(clients, s.hangUp)
+	t.Want(left < clients, "Waiting: it ends when the client goes", "%d clients have asked a leader that is cut off from the others, and have hung up; something is left of each of them in the service, for as long as nothing is committed", clients)
 }
 
 func notesSurvive(t *run.T) {

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"raftkv/internal/cores"
+	"raftkv/internal/labs/checks/web"
 	"raftkv/internal/labs/run"
 	raft "raftkv/part3-persistence"
 	"raftkv/part5-dedup/api"
@@ -22,6 +23,8 @@ type log struct {
 	last    raft.Index
 	refuse  bool
 	entries []raft.CommitEntry
+
+	atSubmit func(raft.CommitEntry) // is told of an entry before Submit returns
 }
 
 func (l *log) Submit(command []byte) (raft.Index, raft.Term, error) {
@@ -31,6 +34,9 @@ func (l *log) Submit(command []byte) (raft.Index, raft.Term, error) {
 	l.last++
 	e := raft.CommitEntry{Index: l.last, Term: l.term, Kind: raft.EntryCommand, Command: command}
 	l.entries = append(l.entries, e)
+	if l.atSubmit != nil {
+		l.atSubmit(e)
+	}
 	return e.Index, e.Term, nil
 }
 
@@ -84,4 +90,49 @@ func put(client, request int64, key, value string) kvservice.Command {
 
 func command(kind kvservice.CommandKind, client, request int64, key, value string) kvservice.Command {
 	return kvservice.Command{Identity: api.Identity{ClientID: client, RequestID: request}, Kind: kind, Key: key, Value: value}
+}
+
+// served is one service with clients that come over HTTP, as they really do.
+type served struct {
+	t        *run.T
+	log      *web.Log
+	kvs      *kvservice.KVService
+	web      *web.Server
+	requests int64 // of client 1
+}
+
+func serve(t *run.T) *served {
+	s := &served{t: t, log: web.NewLog()}
+	s.kvs = kvservice.New(1, s.log, s.log.Committed)
+	s.web = web.Serve(s.kvs.ServeHTTP)
+	return s
+}
+
+func (s *served) shutdown() { s.t.Do(1, "it shuts down", nil, s.kvs.Shutdown) }
+
+func (s *served) next() api.Identity {
+	s.requests++
+	return api.Identity{ClientID: 1, RequestID: s.requests}
+}
+
+// put has a client put a value, something happen meanwhile, and returns what the
+// client is told.
+func (s *served) put(key, value string, meanwhile func()) (status api.ResponseStatus) {
+	s.t.Do(1, fmt.Sprintf("a client puts %s=%s, over HTTP", key, value), nil, func() {
+		call := s.web.Post("/put", api.PutRequest{Key: key, Value: value, Identity: s.next()})
+		meanwhile()
+		var response api.PutResponse
+		call.Answer(&response)
+		status = response.RespStatus
+	})
+	return status
+}
+
+// hangUp has a client put a value and hang up when it stands in the log.
+func (s *served) hangUp() {
+	s.t.Do(1, "a client puts x=1, over HTTP, and hangs up", nil, func() {
+		call := s.web.Post("/put", api.PutRequest{Key: "x", Value: "1", Identity: s.next()})
+		<-s.log.Submitted
+		call.HangUp()
+	})
 }
