@@ -136,32 +136,6 @@ func wrongs(t *testing.T, root string, l Lab) (list []wrong) {
 	return list
 }
 
-// escapes are bugs of the zoo that no check of a lab finds, and why.
-var escapes = map[string]string{
-	"part1 zoo: refusal-not-sent":               "no check waits for an answer that says no",
-	"part1 zoo: vote-in-an-old-term":            "no check asks a free voter with an older term",
-	"part2 zoo: candidate-ignores-the-leader":   "part 1's checks",
-	"part3 zoo: candidate-ignores-the-leader":   "part 1's checks",
-	"part4 zoo: lost-leadership-called-failure": "no check reads what the refusal says",
-	"part4 zoo: waiter-left-behind":             "no check lets a client go away",
-	"part5 zoo: failed-cas-not-recorded":        "no check sends a failed compare-and-set again",
-	"part5 zoo: lost-leadership-called-failure": "no check reads what the refusal says",
-	"part5 zoo: register-after-submit":          "part 4's waiters/1",
-	"part5 zoo: waiter-left-behind":             "no check lets a client go away",
-	"part2 zoo: refusal-not-sent":               "the next heartbeat asks again",
-	"part2 zoo: stale-vote-counted":             "part 1's votes/2",
-	"part2 zoo: truncation-aliases":             "the visible tests share no memory with a message",
-	"part2 zoo: vote-cleared-on-step-down":      "part 1's votes/1",
-	"part2 zoo: vote-in-an-old-term":            "part 1's votes/1",
-	"part3 zoo: half-is-a-majority":             "part 1's votes/2",
-	"part3 zoo: match-index-goes-back":          "part 2's replication/4",
-	"part3 zoo: no-empty-entry":                 "part 2's replication/4",
-	"part3 zoo: refusal-not-sent":               "the next heartbeat asks again",
-	"part3 zoo: stale-vote-counted":             "part 1's votes/2",
-	"part3 zoo: vote-cleared-on-step-down":      "part 1's votes/1",
-	"part3 zoo: vote-in-an-old-term":            "part 1's votes/1",
-}
-
 // Wrong code loses points; correct code that is written otherwise loses none. And
 // whoever is judged twice is judged the same.
 func TestWrongAndRight(t *testing.T) {
@@ -183,9 +157,7 @@ func TestWrongAndRight(t *testing.T) {
 			t.Run(part+"/wrong/"+w.name, func(t *testing.T) {
 				v, err := l.Judge(student(t, l, w.changed), run.Options{})
 				require.NoError(t, err)
-				if v.Points == v.Max {
-					require.NotEmpty(t, escapes[part+" "+w.name], "it gets all points")
-				}
+				require.Less(t, v.Points, v.Max)
 				t.Logf("%d points of %d, fails %s", v.Points, v.Max, strings.Join(failed(v), " "))
 				if !*all {
 					again, err := l.Judge(student(t, l, w.changed), run.Options{})
