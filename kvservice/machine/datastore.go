@@ -26,6 +26,15 @@ func (s *DataStore) clone() DataStore {
 	return DataStore{items: s.items.IsoCopy(), writes: s.writes}
 }
 
+// pack gives back the room that a store has which was filled in the order of its
+// keys. A node that overflows there is split into two that share its array: the
+// left one will not grow again, and keeps alive what stood in the other half. A
+// copy of a node has as much room as it needs.
+func (s *DataStore) pack() {
+	s.items = s.items.IsoCopy()
+	s.items.ScanMut(func(string, item) bool { return true })
+}
+
 // get returns what key holds; found is false, and the item zero, if it is absent.
 func (s *DataStore) get(key string) (i item, found bool) { return s.items.Get(key) }
 

@@ -14,6 +14,8 @@
 //	result.go     what a command came to, and the answer to the client
 //	logtime.go    LogTime and LogClock: time that every server agrees on
 //	hash.go       one number for the whole state
+//	snapshot.go   the whole state as bytes, and back
 //
-// docs/sessions.md tells the story of sessions.go.
+// docs/sessions.md tells the story of sessions.go, docs/snapshot-format.md
+// lists the bytes of snapshot.go.
 package machine

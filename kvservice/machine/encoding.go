@@ -28,9 +28,9 @@ import (
 // The fingerprint covers everything from the kind on.
 const version = 1
 
-// ErrNewerVersion reports a command that a newer program wrote. The server must
-// stop: to skip the command is to become different from the others.
-var ErrNewerVersion = errors.New("machine: the log holds a command of a newer version; this program must be replaced by a newer one")
+// ErrNewerVersion reports a command or a snapshot that a newer program wrote. The
+// server must stop: to skip it is to become different from the others.
+var ErrNewerVersion = errors.New("machine: a newer program has written this command or snapshot; this program must be replaced by a newer one")
 
 var (
 	errMalformed   = errors.New("machine: not an encoded command")
