@@ -199,10 +199,18 @@ type CommitEntry struct {
 	Kind    EntryKind
 	Command []byte // nil for a new leader's empty entry and for a snapshot
 
-	// Snapshot is the state to go on from if Kind is EntrySnapshot: as it was
-	// after Index. The module leaves it nil and raft/server fills it in. The
+	// Installed is the snapshot to go on from if Kind is EntrySnapshot: the state
+	// after Index. Nil otherwise.
+	Installed *InstalledSnapshot
+}
+
+// InstalledSnapshot is a snapshot on its way to the state machine.
+type InstalledSnapshot struct {
+	Snapshot
+
+	// Data are its bytes. The module leaves it nil and raft/server fills it in. The
 	// consumer closes it.
-	Snapshot io.ReadCloser
+	Data io.ReadCloser
 }
 
 // TimerKind names one of a server's timers.

@@ -13,7 +13,7 @@ const (
 	EntryConfiguration
 
 	// EntrySnapshot is never in a log: it brings an installed snapshot to the state
-	// machine (CommitEntry.Snapshot).
+	// machine (CommitEntry.Installed).
 	EntrySnapshot
 )
 

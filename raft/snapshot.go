@@ -47,8 +47,14 @@ func (cm *ConsensusModule) startSnapshot(s Snapshot) {
 		return
 	}
 	cm.snapshot = s
+	cm.deliverSnapshot(s)
+}
+
+// deliverSnapshot gives the state machine a snapshot to go on from, as an
+// element of the same stream in which the entries come.
+func (cm *ConsensusModule) deliverSnapshot(s Snapshot) {
 	cm.commitIndex, cm.delivered = s.Index, s.Index
-	cm.out.Commit = append(cm.out.Commit, CommitEntry{Index: s.Index, Term: s.Term, Kind: EntrySnapshot})
+	cm.out.Commit = append(cm.out.Commit, CommitEntry{Index: s.Index, Term: s.Term, Kind: EntrySnapshot, Installed: &InstalledSnapshot{Snapshot: s}})
 }
 
 // handleSnapshotStored goes on from a snapshot: this server's own, after which
@@ -81,9 +87,8 @@ func (cm *ConsensusModule) install(s Snapshot) {
 	cm.log = newLog(LogPosition{s.Index, s.Term}, nil)
 	cm.log.reset = true
 	cm.savedIndex = s.Index
-	cm.commitIndex, cm.delivered = s.Index, s.Index
 	cm.baseConfiguration(s.ConfigurationIndex, s.Configuration)
-	cm.out.Commit = append(cm.out.Commit, CommitEntry{Index: s.Index, Term: s.Term, Kind: EntrySnapshot})
+	cm.deliverSnapshot(s)
 }
 
 // compact drops the beginning of the log, which the snapshot stands for. It
