@@ -54,26 +54,35 @@ func drawMessage(t *rapid.T) raft.Message {
 		From:    raft.ServerID(number("from")),
 		To:      raft.ServerID(number("to")),
 	}
-	switch rapid.IntRange(1, 6).Draw(t, "body") {
+	round := func() raft.Round { return raft.Round(number("round")) }
+	switch rapid.IntRange(1, 9).Draw(t, "body") {
 	case 1:
-		m.Body = raft.RequestVoteArgs{Term: term("term"), CandidateID: m.From, LastLogIndex: index("last"), LastLogTerm: term("last term")}
+		m.Body = raft.RequestVoteArgs{Term: term("term"), CandidateID: m.From, LastLogIndex: index("last"), LastLogTerm: term("last term"), Transfer: yes("transfer")}
 	case 2:
 		m.Body = raft.RequestVoteReply{Term: term("term"), VoteGranted: yes("granted"), AskedTerm: term("asked")}
 	case 3:
 		m.Body = drawAppendEntries(t, m.From)
 	case 4:
 		m.Body = raft.AppendEntriesReply{Term: term("term"), Success: yes("success"), AskedTerm: term("asked"),
-			PrevLogIndex: index("prev"), MatchIndex: index("match"), ConflictIndex: index("conflict"), ConflictTerm: term("conflict term")}
+			PrevLogIndex: index("prev"), MatchIndex: index("match"), ConflictIndex: index("conflict"), ConflictTerm: term("conflict term"), Round: round()}
 	case 5:
 		m.Body = raft.PreVoteArgs{Term: term("term"), CandidateID: m.From, Round: number("round"), LastLogIndex: index("last"), LastLogTerm: term("last term")}
 	case 6:
 		m.Body = raft.PreVoteReply{Term: term("term"), VoteGranted: yes("granted"), AskedTerm: term("asked"), Round: number("round")}
+	case 7:
+		m.Body = drawInstallSnapshot(t, m.From)
+	case 8:
+		m.Body = raft.InstallSnapshotReply{Term: term("term"), AskedTerm: term("asked"), SnapshotIndex: index("snapshot"),
+			NextOffset: number("next"), MatchIndex: index("match"), Round: round()}
+	case 9:
+		m.Body = raft.TimeoutNowArgs{Term: term("term"), LeaderID: m.From, Round: round()}
 	}
 	return m
 }
 
 func drawAppendEntries(t *rapid.T, from raft.ServerID) raft.AppendEntriesArgs {
-	args := raft.AppendEntriesArgs{LeaderID: from, LeaderCommit: raft.Index(rapid.Uint64().Draw(t, "commit"))}
+	args := raft.AppendEntriesArgs{LeaderID: from, LeaderCommit: raft.Index(rapid.Uint64().Draw(t, "commit")),
+		Round: raft.Round(rapid.Uint64().Draw(t, "round"))}
 	if rapid.Bool().Draw(t, "behind other entries") {
 		args.PrevLogIndex = raft.Index(rapid.Uint64Range(1, math.MaxUint64-8).Draw(t, "prev"))
 		args.PrevLogTerm = raft.Term(rapid.Uint64Range(1, 5).Draw(t, "prev term"))
@@ -82,12 +91,58 @@ func drawAppendEntries(t *rapid.T, from raft.ServerID) raft.AppendEntriesArgs {
 	for range rapid.IntRange(0, 8).Draw(t, "entries") {
 		term += raft.Term(rapid.Uint64Range(0, 2).Draw(t, "step"))
 		e := raft.LogEntry{Term: term, Kind: raft.EntryEmpty}
-		if rapid.Bool().Draw(t, "command") {
+		switch rapid.IntRange(0, 2).Draw(t, "kind") {
+		case 1:
 			e.Kind, e.Command = raft.EntryCommand, rapid.SliceOf(rapid.Byte()).Draw(t, "bytes")
+		case 2:
+			e.Kind, e.Command = raft.EntryConfiguration, drawConfiguration(t).AppendTo(nil)
 		}
 		args.Entries = append(args.Entries, e)
 	}
 	args.Term = term + raft.Term(rapid.Uint64Range(0, 2).Draw(t, "newer"))
+	return args
+}
+
+func drawConfiguration(t *rapid.T) raft.Configuration {
+	ids := func(name string) []raft.ServerID {
+		n := rapid.IntRange(0, 3).Draw(t, name)
+		if n == 0 {
+			return nil
+		}
+		return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) raft.ServerID {
+			return raft.ServerID(rapid.Uint64().Draw(t, "id"))
+		}), n, n).Draw(t, name)
+	}
+	c := raft.Configuration{Voters: ids("voters"), OldVoters: ids("old voters"), Learners: ids("learners")}
+	for _, id := range c.Voters {
+		c.Addresses = append(c.Addresses, raft.Address{ID: id, Addr: rapid.String().Draw(t, "address"), Since: raft.Index(rapid.Uint64().Draw(t, "since"))})
+	}
+	return c
+}
+
+// drawInstallSnapshot draws a part of a snapshot, or the question that has none.
+func drawInstallSnapshot(t *rapid.T, from raft.ServerID) raft.InstallSnapshotArgs {
+	up := func(least uint64, name string) uint64 { return rapid.Uint64Min(least).Draw(t, name) }
+	args := raft.InstallSnapshotArgs{LeaderID: from, Round: raft.Round(up(0, "round"))}
+	args.Snapshot = raft.Snapshot{
+		Index:         raft.Index(up(1, "index")),
+		Term:          raft.Term(up(1, "term of the last entry")),
+		Configuration: drawConfiguration(t),
+		Size:          up(0, "size"),
+		Checksum:      rapid.Uint32().Draw(t, "checksum"),
+	}
+	s := &args.Snapshot
+	s.ConfigurationIndex = raft.Index(rapid.Uint64Range(0, uint64(s.Index)).Draw(t, "configuration's index"))
+	args.Term = raft.Term(up(uint64(s.Term), "term"))
+	args.Offset = rapid.Uint64Range(0, s.Size).Draw(t, "offset")
+	args.Length = rapid.Uint64Range(0, s.Size-args.Offset).Draw(t, "length")
+	if rapid.Bool().Draw(t, "with data") {
+		args.Data = rapid.SliceOfN(rapid.Byte(), 0, int(min(args.Length, 1000))).Draw(t, "data")
+		args.Length = uint64(len(args.Data))
+	}
+	if len(args.Data) == 0 {
+		args.Data = nil
+	}
 	return args
 }
 
@@ -154,10 +209,21 @@ func TestLengthsDoNotTakeMemory(t *testing.T) {
 	}
 	m := appendMessage(nil, raft.Message{From: 1, Body: raft.AppendEntriesArgs{Term: 1, LeaderID: 1}})
 	binary.LittleEndian.PutUint32(m[len(m)-4:], math.MaxUint32) // entries
-	var err error
-	taken := bytesAllocated(func() { _, err = decodeMessage(m) })
-	require.ErrorAs(t, err, new(protocolError))
-	require.Less(t, taken, uint64(64<<10))
+	install := appendMessage(nil, raft.Message{From: 1, Body: goodInstall()})
+	binary.LittleEndian.PutUint32(install[messageHeader+6*8+4:], math.MaxUint32) // configuration
+	for _, b := range [][]byte{m, install} {
+		var err error
+		taken := bytesAllocated(func() { _, err = decodeMessage(b) })
+		require.ErrorAs(t, err, new(protocolError))
+		require.Less(t, taken, uint64(64<<10))
+	}
+}
+
+// goodInstall is the last part of a snapshot, sent by server 2.
+func goodInstall() raft.InstallSnapshotArgs {
+	return raft.InstallSnapshotArgs{Term: 5, LeaderID: 2, Offset: 7, Length: 3, Data: []byte("end"), Snapshot: raft.Snapshot{
+		Index: 20, Term: 4, Configuration: raft.NewConfiguration(1, 2), ConfigurationIndex: 10, Size: 10,
+	}}
 }
 
 // bytesAllocated returns what f takes from the heap; other goroutines may add
@@ -190,36 +256,68 @@ func badMessages() map[string][]byte {
 		copy(p[from:], b)
 		return p
 	}
+	install := func(change func(*raft.InstallSnapshotArgs)) []byte {
+		args := goodInstall()
+		change(&args)
+		return vote(args)
+	}
+	snapshot := vote(goodInstall())
+	configuration := messageHeader + 6*8 + 4 // where its length stands in snapshot
+	badly := func(from int, b ...byte) []byte {
+		p := bytes.Clone(snapshot)
+		copy(p[from:], b)
+		return p
+	}
 	firstEntry := messageHeader + appendHeader
 	return map[string][]byte{
-		"empty":                         {},
-		"too short":                     good[:len(good)-1],
-		"trailing byte":                 append(bytes.Clone(good), 0),
-		"reply with a trailing byte":    append(vote(raft.RequestVoteReply{Term: 5}), 0),
-		"body kind 0":                   patched(messageHeader-1, 0),
-		"body kind 7":                   patched(messageHeader-1, 7),
-		"boolean 2":                     append(vote(raft.RequestVoteReply{Term: 5})[:messageHeader+8], 2, 0, 0, 0, 0, 0, 0, 0, 0),
-		"fewer entries than counted":    patched(firstEntry-4, 3),
-		"more entries than counted":     patched(firstEntry-4, 1),
-		"more entries than can be":      patched(firstEntry-4, 0xff, 0xff, 0xff, 0xff),
-		"entry longer than the message": patched(firstEntry, 0xff, 0xff, 0xff, 0x7f),
-		"entry without a term":          patched(firstEntry, 8),
-		"entry of an unknown kind":      patched(firstEntry+entryLength+8, 2),
-		"other cluster":                 whole(raft.Message{Cluster: 0xbad, From: 2, To: 1, Body: raft.RequestVoteReply{Term: 5}}),
-		"other sender":                  whole(raft.Message{Cluster: testCluster, From: 3, To: 1, Body: raft.RequestVoteReply{Term: 5}}),
-		"other recipient":               whole(raft.Message{Cluster: testCluster, From: 2, To: 3, Body: raft.RequestVoteReply{Term: 5}}),
-		"vote for somebody else":        vote(raft.RequestVoteArgs{Term: 5, CandidateID: 3}),
-		"pre-vote for somebody else":    vote(raft.PreVoteArgs{Term: 5, CandidateID: 3}),
-		"entries of another leader":     entries(func(a *raft.AppendEntriesArgs) { a.LeaderID = 3 }),
-		"entries newer than the leader": entries(func(a *raft.AppendEntriesArgs) { a.Term = 4 }),
-		"past newer than the leader":    vote(raft.AppendEntriesArgs{Term: 5, LeaderID: 2, PrevLogIndex: 9, PrevLogTerm: 6}),
-		"terms that fall":               entries(func(a *raft.AppendEntriesArgs) { a.Entries[0].Term, a.Entries[1].Term = 5, 4 }),
-		"terms that fall at the seam":   entries(func(a *raft.AppendEntriesArgs) { a.PrevLogTerm = 5 }),
-		"entry of term 0":               entries(func(a *raft.AppendEntriesArgs) { a.PrevLogIndex, a.PrevLogTerm, a.Entries[0].Term = 0, 0, 0 }),
-		"place without a term":          entries(func(a *raft.AppendEntriesArgs) { a.PrevLogTerm = 0 }),
-		"term without a place":          entries(func(a *raft.AppendEntriesArgs) { a.PrevLogIndex = 0 }),
-		"index that wraps around":       entries(func(a *raft.AppendEntriesArgs) { a.PrevLogIndex = math.MaxUint64 - 1 }),
-		"leader of term 0":              vote(raft.AppendEntriesArgs{LeaderID: 2}),
+		"empty":                          {},
+		"too short":                      good[:len(good)-1],
+		"trailing byte":                  append(bytes.Clone(good), 0),
+		"reply with a trailing byte":     append(vote(raft.RequestVoteReply{Term: 5}), 0),
+		"body kind 0":                    patched(messageHeader-1, 0),
+		"body kind 10":                   patched(messageHeader-1, 10),
+		"boolean 2":                      append(vote(raft.RequestVoteReply{Term: 5})[:messageHeader+8], 2, 0, 0, 0, 0, 0, 0, 0, 0),
+		"fewer entries than counted":     patched(firstEntry-4, 3),
+		"more entries than counted":      patched(firstEntry-4, 1),
+		"more entries than can be":       patched(firstEntry-4, 0xff, 0xff, 0xff, 0xff),
+		"entry longer than the message":  patched(firstEntry, 0xff, 0xff, 0xff, 0x7f),
+		"entry without a term":           patched(firstEntry, 8),
+		"entry of an unknown kind":       patched(firstEntry+entryLength+8, 4),
+		"snapshot as an entry":           patched(firstEntry+entryLength+8, byte(raft.EntrySnapshot)),
+		"entry that is no configuration": patched(firstEntry+entryLength+8, byte(raft.EntryConfiguration)),
+		"other cluster":                  whole(raft.Message{Cluster: 0xbad, From: 2, To: 1, Body: raft.RequestVoteReply{Term: 5}}),
+		"other sender":                   whole(raft.Message{Cluster: testCluster, From: 3, To: 1, Body: raft.RequestVoteReply{Term: 5}}),
+		"other recipient":                whole(raft.Message{Cluster: testCluster, From: 2, To: 3, Body: raft.RequestVoteReply{Term: 5}}),
+		"vote for somebody else":         vote(raft.RequestVoteArgs{Term: 5, CandidateID: 3}),
+		"pre-vote for somebody else":     vote(raft.PreVoteArgs{Term: 5, CandidateID: 3}),
+		"entries of another leader":      entries(func(a *raft.AppendEntriesArgs) { a.LeaderID = 3 }),
+		"entries newer than the leader":  entries(func(a *raft.AppendEntriesArgs) { a.Term = 4 }),
+		"past newer than the leader":     vote(raft.AppendEntriesArgs{Term: 5, LeaderID: 2, PrevLogIndex: 9, PrevLogTerm: 6}),
+		"terms that fall":                entries(func(a *raft.AppendEntriesArgs) { a.Entries[0].Term, a.Entries[1].Term = 5, 4 }),
+		"terms that fall at the seam":    entries(func(a *raft.AppendEntriesArgs) { a.PrevLogTerm = 5 }),
+		"entry of term 0":                entries(func(a *raft.AppendEntriesArgs) { a.PrevLogIndex, a.PrevLogTerm, a.Entries[0].Term = 0, 0, 0 }),
+		"place without a term":           entries(func(a *raft.AppendEntriesArgs) { a.PrevLogTerm = 0 }),
+		"term without a place":           entries(func(a *raft.AppendEntriesArgs) { a.PrevLogIndex = 0 }),
+		"index that wraps around":        entries(func(a *raft.AppendEntriesArgs) { a.PrevLogIndex = math.MaxUint64 - 1 }),
+		"leader of term 0":               vote(raft.AppendEntriesArgs{LeaderID: 2}),
+
+		"handover of another leader":           vote(raft.TimeoutNowArgs{Term: 5, LeaderID: 3}),
+		"snapshot of another leader":           install(func(a *raft.InstallSnapshotArgs) { a.LeaderID = 3 }),
+		"snapshot newer than the leader":       install(func(a *raft.InstallSnapshotArgs) { a.Term = 3 }),
+		"snapshot of nothing":                  install(func(a *raft.InstallSnapshotArgs) { a.Snapshot.Index, a.Snapshot.ConfigurationIndex = 0, 0 }),
+		"snapshot of term 0":                   install(func(a *raft.InstallSnapshotArgs) { a.Snapshot.Term = 0 }),
+		"configuration behind the snapshot":    install(func(a *raft.InstallSnapshotArgs) { a.Snapshot.ConfigurationIndex = 21 }),
+		"part that ends behind the snapshot":   install(func(a *raft.InstallSnapshotArgs) { a.Snapshot.Size = 9 }),
+		"part that wraps around":               install(func(a *raft.InstallSnapshotArgs) { a.Offset, a.Length, a.Data = 8, math.MaxUint64, nil }),
+		"part that begins behind the snapshot": install(func(a *raft.InstallSnapshotArgs) { a.Offset, a.Length, a.Data = 11, 0, nil }),
+		"part with too little data":            install(func(a *raft.InstallSnapshotArgs) { a.Data = a.Data[:2] }),
+		"part with too much data":              install(func(a *raft.InstallSnapshotArgs) { a.Length = 2 }),
+		"question with data":                   install(func(a *raft.InstallSnapshotArgs) { a.Length = 0 }),
+		"snapshot cut off":                     snapshot[:configuration],
+		"configuration too long":               badly(configuration, 0xff, 0xff, 0xff, 0xff),
+		"configuration too short":              badly(configuration, 4),
+		"configuration too long by a byte":     badly(configuration, 7),
+		"configuration that is none":           badly(configuration+4, 9),
 	}
 }
 

@@ -19,7 +19,7 @@ import (
 // they are in all versions.
 const (
 	magic           = "raftkv"
-	protocolVersion = 1
+	protocolVersion = 2
 	preambleBytes   = len(magic) + 2
 
 	// A handshake is small, and must be: whoever sends it is not known yet.

@@ -14,27 +14,33 @@ const (
 	appendEntriesReply
 	preVoteArgs
 	preVoteReply
+	installSnapshotArgs
+	installSnapshotReply
+	timeoutNowArgs
 )
 
 const (
-	messageHeader  = 8 + 8 + 8 + 1         // cluster, from, to, body kind
-	appendHeader   = 8 + 8 + 8 + 8 + 8 + 4 // AppendEntriesArgs without its entries
-	entryLength    = 4                     // before each entry
-	smallestEntry  = 9                     // raft/encoding.go: term and kind
-	otherBodyBytes = 7 * 8                 // no other body is longer
+	messageHeader  = 8 + 8 + 8 + 1 // cluster, from, to, body kind
+	appendHeader   = 6*8 + 4       // AppendEntriesArgs without its entries
+	installHeader  = 9*8 + 4 + 4   // InstallSnapshotArgs without configuration and data
+	entryLength    = 4             // before each entry
+	smallestEntry  = 9             // raft/encoding.go: term and kind
+	otherBodyBytes = 8 * 8         // no other body is longer
 )
 
 // messageSize returns how many bytes appendMessage adds, or a little more.
 func messageSize(m raft.Message) int {
-	args, ok := m.Body.(raft.AppendEntriesArgs)
-	if !ok {
-		return messageHeader + otherBodyBytes
+	switch body := m.Body.(type) {
+	case raft.AppendEntriesArgs:
+		n := messageHeader + appendHeader
+		for _, e := range body.Entries {
+			n += entryLength + e.EncodedSize()
+		}
+		return n
+	case raft.InstallSnapshotArgs:
+		return messageHeader + installHeader + len(body.Snapshot.Configuration.AppendTo(nil)) + len(body.Data)
 	}
-	n := messageHeader + appendHeader
-	for _, e := range args.Entries {
-		n += entryLength + e.EncodedSize()
-	}
-	return n
+	return messageHeader + otherBodyBytes
 }
 
 // appendMessage appends the payload of a message frame, after its kind.
@@ -43,7 +49,8 @@ func appendMessage(b []byte, m raft.Message) []byte {
 	switch body := m.Body.(type) {
 	case raft.RequestVoteArgs:
 		b = append(b, requestVoteArgs)
-		return appendUint64s(b, uint64(body.Term), uint64(body.CandidateID), uint64(body.LastLogIndex), uint64(body.LastLogTerm))
+		b = appendUint64s(b, uint64(body.Term), uint64(body.CandidateID), uint64(body.LastLogIndex), uint64(body.LastLogTerm))
+		return appendBool(b, body.Transfer)
 	case raft.RequestVoteReply:
 		b = append(b, requestVoteReply)
 		b = appendUint64s(b, uint64(body.Term))
@@ -51,7 +58,7 @@ func appendMessage(b []byte, m raft.Message) []byte {
 		return appendUint64s(b, uint64(body.AskedTerm))
 	case raft.AppendEntriesArgs:
 		b = append(b, appendEntriesArgs)
-		b = appendUint64s(b, uint64(body.Term), uint64(body.LeaderID), uint64(body.PrevLogIndex), uint64(body.PrevLogTerm), uint64(body.LeaderCommit))
+		b = appendUint64s(b, uint64(body.Term), uint64(body.LeaderID), uint64(body.PrevLogIndex), uint64(body.PrevLogTerm), uint64(body.LeaderCommit), uint64(body.Round))
 		b = binary.LittleEndian.AppendUint32(b, uint32(len(body.Entries)))
 		for _, e := range body.Entries {
 			b = binary.LittleEndian.AppendUint32(b, uint32(e.EncodedSize()))
@@ -62,7 +69,7 @@ func appendMessage(b []byte, m raft.Message) []byte {
 		b = append(b, appendEntriesReply)
 		b = appendUint64s(b, uint64(body.Term))
 		b = appendBool(b, body.Success)
-		return appendUint64s(b, uint64(body.AskedTerm), uint64(body.PrevLogIndex), uint64(body.MatchIndex), uint64(body.ConflictIndex), uint64(body.ConflictTerm))
+		return appendUint64s(b, uint64(body.AskedTerm), uint64(body.PrevLogIndex), uint64(body.MatchIndex), uint64(body.ConflictIndex), uint64(body.ConflictTerm), uint64(body.Round))
 	case raft.PreVoteArgs:
 		b = append(b, preVoteArgs)
 		return appendUint64s(b, uint64(body.Term), uint64(body.CandidateID), body.Round, uint64(body.LastLogIndex), uint64(body.LastLogTerm))
@@ -71,8 +78,28 @@ func appendMessage(b []byte, m raft.Message) []byte {
 		b = appendUint64s(b, uint64(body.Term))
 		b = appendBool(b, body.VoteGranted)
 		return appendUint64s(b, uint64(body.AskedTerm), body.Round)
+	case raft.InstallSnapshotArgs:
+		b = append(b, installSnapshotArgs)
+		b = appendUint64s(b, uint64(body.Term), uint64(body.LeaderID))
+		b = appendSnapshot(b, body.Snapshot)
+		b = appendUint64s(b, body.Offset, body.Length, uint64(body.Round))
+		return append(b, body.Data...)
+	case raft.InstallSnapshotReply:
+		b = append(b, installSnapshotReply)
+		return appendUint64s(b, uint64(body.Term), uint64(body.AskedTerm), uint64(body.SnapshotIndex), body.NextOffset, uint64(body.MatchIndex), uint64(body.Round))
+	case raft.TimeoutNowArgs:
+		b = append(b, timeoutNowArgs)
+		return appendUint64s(b, uint64(body.Term), uint64(body.LeaderID), uint64(body.Round))
 	}
 	panic("transport: a message body without an encoding")
+}
+
+func appendSnapshot(b []byte, s raft.Snapshot) []byte {
+	b = appendUint64s(b, uint64(s.Index), uint64(s.Term), uint64(s.ConfigurationIndex), s.Size)
+	b = binary.LittleEndian.AppendUint32(b, s.Checksum)
+	configuration := s.Configuration.AppendTo(nil)
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(configuration)))
+	return append(b, configuration...)
 }
 
 func appendUint64s(b []byte, values ...uint64) []byte {
@@ -90,8 +117,8 @@ func appendBool(b []byte, v bool) []byte {
 }
 
 // decodeMessage reads what appendMessage wrote, and accepts no other bytes:
-// encoding the result gives b again. Commands share b's memory, which must not
-// change afterwards.
+// encoding the result gives b again. Commands and parts of snapshots share b's
+// memory, which must not change afterwards.
 //
 // A message that contradicts itself is refused here, because raft/ asserts
 // what it relies on: one bad message would stop a server there.
@@ -105,18 +132,25 @@ func decodeMessage(b []byte) (raft.Message, error) {
 	kind := f.uint8()
 	switch kind {
 	case requestVoteArgs:
-		m.Body = raft.RequestVoteArgs{Term: f.term(), CandidateID: f.server(), LastLogIndex: f.index(), LastLogTerm: f.term()}
+		m.Body = raft.RequestVoteArgs{Term: f.term(), CandidateID: f.server(), LastLogIndex: f.index(), LastLogTerm: f.term(), Transfer: f.bool()}
 	case requestVoteReply:
 		m.Body = raft.RequestVoteReply{Term: f.term(), VoteGranted: f.bool(), AskedTerm: f.term()}
 	case appendEntriesArgs:
 		m.Body = f.appendEntries()
 	case appendEntriesReply:
 		m.Body = raft.AppendEntriesReply{Term: f.term(), Success: f.bool(), AskedTerm: f.term(),
-			PrevLogIndex: f.index(), MatchIndex: f.index(), ConflictIndex: f.index(), ConflictTerm: f.term()}
+			PrevLogIndex: f.index(), MatchIndex: f.index(), ConflictIndex: f.index(), ConflictTerm: f.term(), Round: f.round()}
 	case preVoteArgs:
 		m.Body = raft.PreVoteArgs{Term: f.term(), CandidateID: f.server(), Round: f.uint64(), LastLogIndex: f.index(), LastLogTerm: f.term()}
 	case preVoteReply:
 		m.Body = raft.PreVoteReply{Term: f.term(), VoteGranted: f.bool(), AskedTerm: f.term(), Round: f.uint64()}
+	case installSnapshotArgs:
+		m.Body = f.installSnapshot()
+	case installSnapshotReply:
+		m.Body = raft.InstallSnapshotReply{Term: f.term(), AskedTerm: f.term(), SnapshotIndex: f.index(),
+			NextOffset: f.uint64(), MatchIndex: f.index(), Round: f.round()}
+	case timeoutNowArgs:
+		m.Body = raft.TimeoutNowArgs{Term: f.term(), LeaderID: f.server(), Round: f.round()}
 	default:
 		return raft.Message{}, badf("a message has the unknown body kind %d", kind)
 	}
@@ -129,6 +163,7 @@ func decodeMessage(b []byte) (raft.Message, error) {
 func (f *fields) term() raft.Term       { return raft.Term(f.uint64()) }
 func (f *fields) index() raft.Index     { return raft.Index(f.uint64()) }
 func (f *fields) server() raft.ServerID { return raft.ServerID(f.uint64()) }
+func (f *fields) round() raft.Round     { return raft.Round(f.uint64()) }
 
 // bool accepts 0 and 1 only, so that a value has one encoding.
 func (f *fields) bool() bool {
@@ -138,7 +173,7 @@ func (f *fields) bool() bool {
 }
 
 func (f *fields) appendEntries() raft.AppendEntriesArgs {
-	args := raft.AppendEntriesArgs{Term: f.term(), LeaderID: f.server(), PrevLogIndex: f.index(), PrevLogTerm: f.term(), LeaderCommit: f.index()}
+	args := raft.AppendEntriesArgs{Term: f.term(), LeaderID: f.server(), PrevLogIndex: f.index(), PrevLogTerm: f.term(), LeaderCommit: f.index(), Round: f.round()}
 	count := f.uint32()
 	// A count that the remaining bytes cannot hold must not decide how much
 	// memory is taken.
@@ -157,6 +192,23 @@ func (f *fields) appendEntries() raft.AppendEntriesArgs {
 	return args
 }
 
+func (f *fields) installSnapshot() raft.InstallSnapshotArgs {
+	args := raft.InstallSnapshotArgs{Term: f.term(), LeaderID: f.server(), Snapshot: f.snapshot(),
+		Offset: f.uint64(), Length: f.uint64(), Round: f.round()}
+	if data := f.bytes(uint32(len(f.rest))); len(data) > 0 { // the rest; a frame has at most 1 GiB
+		args.Data = data[:len(data):len(data)]
+	}
+	return args
+}
+
+func (f *fields) snapshot() raft.Snapshot {
+	s := raft.Snapshot{Index: f.index(), Term: f.term(), ConfigurationIndex: f.index(), Size: f.uint64(), Checksum: f.uint32()}
+	configuration, err := raft.DecodeConfiguration(f.bytes(f.uint32()))
+	f.bad = f.bad || err != nil
+	s.Configuration = configuration
+	return s
+}
+
 // contradiction finds a message that no correct server sends.
 func contradiction(m raft.Message) error {
 	switch body := m.Body.(type) {
@@ -170,6 +222,12 @@ func contradiction(m raft.Message) error {
 		}
 	case raft.AppendEntriesArgs:
 		return appendContradiction(m.From, body)
+	case raft.InstallSnapshotArgs:
+		return installContradiction(m.From, body)
+	case raft.TimeoutNowArgs:
+		if body.LeaderID != m.From {
+			return badf("server %d hands over for leader %d", m.From, body.LeaderID)
+		}
 	}
 	return nil
 }
@@ -195,6 +253,27 @@ func appendContradiction(from raft.ServerID, args raft.AppendEntriesArgs) error 
 	}
 	if term > args.Term {
 		return badf("the leader of term %d sends a log that reaches term %d", args.Term, term)
+	}
+	return nil
+}
+
+// installContradiction checks that there is such a snapshot, and that the part
+// lies within it and has come whole. A part without its bytes is a question.
+func installContradiction(from raft.ServerID, args raft.InstallSnapshotArgs) error {
+	s := args.Snapshot
+	switch {
+	case args.LeaderID != from:
+		return badf("server %d sends a snapshot of leader %d", from, args.LeaderID)
+	case s.Index == 0 || s.Term == 0:
+		return badf("a snapshot ends at index %d of term %d; both start at 1", s.Index, s.Term)
+	case s.Term > args.Term:
+		return badf("the leader of term %d sends a snapshot of term %d", args.Term, s.Term)
+	case s.ConfigurationIndex > s.Index:
+		return badf("a snapshot up to index %d has the configuration of index %d", s.Index, s.ConfigurationIndex)
+	case args.Offset > s.Size || args.Length > s.Size-args.Offset:
+		return badf("a part of %d bytes at %d does not lie within a snapshot of %d bytes", args.Length, args.Offset, s.Size)
+	case len(args.Data) != 0 && uint64(len(args.Data)) != args.Length:
+		return badf("a part of %d bytes has come with %d bytes", args.Length, len(args.Data))
 	}
 	return nil
 }

@@ -87,7 +87,7 @@ func TestBadConnectionsAreClosedAndLogged(t *testing.T) {
 	faults := map[string]fault{
 		"another protocol":          {false, []byte("GET / HTTP/1.1\r\n\r\n"), false, "no raftkv server"},
 		"another protocol, briefly": {false, []byte("hi"), false, "no raftkv server"},
-		"another version":           {false, append(appendPreamble(nil, 2), greeting(nil)[preambleBytes:]...), true, "version 2"},
+		"another version":           {false, append(appendPreamble(nil, 3), greeting(nil)[preambleBytes:]...), true, "version 3"},
 		"another cluster":           {false, greeting(func(h *hello) { h.Cluster = 0xbad }), true, "cluster 0000000000000bad"},
 		"another recipient":         {false, greeting(func(h *hello) { h.To = 3 }), true, "looks for server 3"},
 		"unknown sender":            {false, greeting(func(h *hello) { h.From = 9 }), true, "server 9 is not a peer"},
@@ -189,7 +189,7 @@ func TestBadAnswersToAHelloAreRefused(t *testing.T) {
 		reason string
 	}{
 		"another protocol":  {[]byte("SSH-2.0-OpenSSH"), "no raftkv server"},
-		"another version":   {append(appendPreamble(nil, 2), accept(func(*hello) {})[preambleBytes:]...), "version 2"},
+		"another version":   {append(appendPreamble(nil, 3), accept(func(*hello) {})[preambleBytes:]...), "version 3"},
 		"another cluster":   {accept(func(h *hello) { h.Cluster = 0xbad }), "cluster 0000000000000bad"},
 		"another server":    {accept(func(h *hello) { h.From = 3 }), "server 3 answers at the address of server 2"},
 		"another recipient": {accept(func(h *hello) { h.To = 3 }), "looks for server 3"},
