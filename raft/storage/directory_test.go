@@ -70,7 +70,7 @@ func TestImpossibleIdentityMakesNoDirectory(t *testing.T) {
 		"not a member": storage.NewIdentity("test", 4, identity.Members),
 		"nobody":       storage.NewIdentity("test", 0, []storage.Member{{ID: 0, Addr: "a:1"}}),
 		"twice":        storage.NewIdentity("test", 1, []storage.Member{{ID: 1, Addr: "a:1"}, {ID: 1, Addr: "b:2"}}),
-		"no members":   {},
+		"nothing":      {},
 	} {
 		disk := newDisk(1)
 		o := options(disk)

@@ -209,7 +209,7 @@ func (s *FileStorage) Save(save raft.Save) error {
 	if s.err != nil {
 		return s.err
 	}
-	if err := checkSave(save, s.last); err != nil {
+	if err := checkSave(save, 0, s.last, 0); err != nil {
 		return err
 	}
 	w := batchWriter{newChecksum(s.store), s.batch + 1, s.buffer[:0]}
@@ -272,6 +272,23 @@ func (s *FileStorage) poison(err error) error {
 	return s.err
 }
 
+// Receive fails: files hold no snapshots yet.
+func (s *FileStorage) Receive(raft.Chunk) error { return errors.ErrUnsupported }
+
+// CreateSnapshot fails: files hold no snapshots yet.
+func (s *FileStorage) CreateSnapshot(raft.Snapshot) (SnapshotWriter, error) {
+	return nil, errors.ErrUnsupported
+}
+
+// ReadSnapshot is ErrNoSnapshot.
+func (s *FileStorage) ReadSnapshot(raft.Snapshot, uint64, []byte) error { return ErrNoSnapshot }
+
+// OpenSnapshot is ErrNoSnapshot.
+func (s *FileStorage) OpenSnapshot(raft.Index) (io.ReadCloser, error) { return nil, ErrNoSnapshot }
+
+// Compact forgets nothing.
+func (s *FileStorage) Compact(raft.Index) error { return nil }
+
 // KnownStores returns which store each other server had when it was last heard.
 func (s *FileStorage) KnownStores() map[raft.ServerID]raft.StoreID {
 	s.mu.Lock()
@@ -300,6 +317,28 @@ func (s *FileStorage) RememberStore(server raft.ServerID, store raft.StoreID) er
 	}
 	known := maps.Clone(s.known)
 	known[server] = store
+	return s.saveKnown(known)
+}
+
+// ForgetStore forgets which store a server had, durably before it returns. Call
+// it when a committed configuration has removed the server: should it be added
+// again, it may come with another store, because it has no vote any more that it
+// could have forgotten. Errors are final, as for Save.
+func (s *FileStorage) ForgetStore(server raft.ServerID) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		return s.err
+	}
+	if _, ok := s.known[server]; !ok {
+		return nil
+	}
+	known := maps.Clone(s.known)
+	delete(known, server)
+	return s.saveKnown(known)
+}
+
+func (s *FileStorage) saveKnown(known map[raft.ServerID]raft.StoreID) error {
 	if err := publishText(s.fs, s.dir, peersTemp, peersName, encodePeers(s.store, known)); err != nil {
 		return s.poison(err)
 	}

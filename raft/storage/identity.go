@@ -23,7 +23,7 @@ type Identity struct {
 	Cluster     raft.ClusterID // see NewIdentity
 	ClusterName string
 	Server      raft.ServerID
-	Members     []Member // the cluster at its first start, sorted by ID
+	Members     []Member // the cluster at its first start, sorted by ID; none for a joiner
 }
 
 // Member is a server of a cluster and the address at which the others reach it.
@@ -58,9 +58,18 @@ func NewIdentity(clusterName string, server raft.ServerID, members []Member) Ide
 	}
 }
 
+// JoinIdentity returns the identity of a server that is added to a cluster which
+// runs already. It knows no members; the log will tell it.
+func JoinIdentity(cluster raft.ClusterID, clusterName string, server raft.ServerID) Identity {
+	return Identity{Cluster: cluster, ClusterName: clusterName, Server: server}
+}
+
 // check refuses an identity that no server can have.
 func (id Identity) check() error {
-	found := false
+	if id.Server == raft.None {
+		return fmt.Errorf("%w: server id 0 means nobody; ids start at 1", raft.ErrConfig)
+	}
+	found := len(id.Members) == 0 // a joiner
 	for i, m := range id.Members {
 		if m.ID == raft.None {
 			return fmt.Errorf("%w: server id 0 means nobody; ids start at 1", raft.ErrConfig)
@@ -92,6 +101,9 @@ func (id Identity) differs(asked Identity) string {
 }
 
 func memberList(members []Member) string {
+	if len(members) == 0 {
+		return "of a cluster that it joined"
+	}
 	texts := make([]string, len(members))
 	for i, m := range members {
 		texts[i] = fmt.Sprintf("%d=%s", m.ID, m.Addr)
