@@ -1,5 +1,7 @@
 package raft
 
+import "maps"
+
 // Status is what others may see of a server, at one moment and as that server
 // sees it: an old leader that is cut off still reports itself as leader.
 type Status struct {
@@ -68,6 +70,10 @@ func (cm *ConsensusModule) Entry(i Index) (e LogEntry, ok bool) {
 	}
 	return cm.log.entry(i), true
 }
+
+// Matches returns how far each follower's log is known to equal this leader's; nil
+// if this server does not lead.
+func (cm *ConsensusModule) Matches() map[ServerID]Index { return maps.Clone(cm.matchIndex) }
 
 // Progress returns a leader's nextIndex and matchIndex for a follower; ok is
 // false if this server does not lead or peer is not a follower of it.
