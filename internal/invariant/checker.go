@@ -7,7 +7,8 @@
 // term need not overlap in time, and a vote must not be forgotten in a crash.
 //
 // The reading order is checker.go (what the driver calls), elections.go,
-// logs.go, commits.go and durability.go (the invariants).
+// logs.go, commits.go, durability.go, snapshots.go, membership.go and reads.go
+// (the invariants).
 package invariant
 
 import (
@@ -29,7 +30,11 @@ const (
 	VoteOnce           = "vote once"            // one vote in a term, crashes included
 	Durability         = "durability"           // no message, vote or commit relies on what a crash could take back
 	Truth              = "truth"                // a leader's message describes the leader's log
-	Membership         = "membership"           // only voters take part
+	Membership         = "membership"           // who takes part, and one change of that at a time (§6)
+	Snapshots          = "snapshots"            // a snapshot stands for what is committed, and replaces nothing else (§7)
+	Reads              = "reads"                // a read sees all that was committed before it (§8, thesis 6.4)
+	Leases             = "leases"               // under a lease nobody else can commit (thesis 6.4.1)
+	Transfers          = "transfers"            // who is told to take over can do so (thesis 3.10)
 )
 
 // Violation is the error that every method of [Checker] returns.
@@ -60,9 +65,10 @@ type Checker struct {
 	// knows counts as durable at once. Set it before the first step.
 	Volatile bool
 
-	servers []*server // the voters, by id
+	servers []*server // all that ever took part, by id
 
-	leaderOf map[raft.Term]raft.ServerID // over the whole run
+	leaderOf   map[raft.Term]raft.ServerID // over the whole run
+	lastLeader raft.Term                   // the highest of these terms
 
 	// seen[i] holds every entry that any log ever had at index i.
 	seen [][]seenEntry
@@ -70,13 +76,16 @@ type Checker struct {
 	committed []raft.Term        // by index: the term of the committed entry; [0] is the place before the first
 	commits   []commitPoint      // by term: how far the leader of that term has committed
 	applied   []raft.CommitEntry // by index: what the first server applied there
+
+	changes   []change // the committed configurations, the first at index 0
+	snapshots map[raft.Index]raft.Snapshot
 }
 
 // server is what the checker remembers about one server.
 type server struct {
 	id     raft.ServerID
 	status raft.Status // after its latest step
-	log    terms       // the terms of its log
+	log    terms       // the terms of its log, and of what a snapshot stands for there
 
 	disk    disk           // what a crash cannot take
 	unsaved bool           // a Save was asked for and is not durable yet
@@ -89,6 +98,21 @@ type server struct {
 	// The follower has told the leader of ackedTerm that its log matches up to acked.
 	ackedTerm raft.Term
 	acked     raft.Index
+
+	// configurations are those that its log and its snapshot hold, the oldest
+	// first. The last is in force; one that waits to be added has none.
+	configurations []change
+
+	answered []answered                 // by term: the latest round of its leader that this server has answered
+	reads    map[raft.RequestID]reading // reads that wait for their index, in this life
+
+	// The term in which this server, leading it, has told another to take over, and
+	// its round then; and the term in which it was told so itself.
+	releasedTerm raft.Term
+	released     raft.Round
+	toldIn       raft.Term
+
+	former disk // what it had, if it lost that and was added again
 }
 
 // terms holds the term of each entry of a log, by index; [0] is 0.
@@ -109,11 +133,34 @@ func New(voters ...raft.ServerID) *Checker {
 		seen:      make([][]seenEntry, 1),
 		committed: make([]raft.Term, 1),
 		applied:   make([]raft.CommitEntry, 1),
+		changes:   []change{{0, raft.NewConfiguration(voters...)}},
+		snapshots: map[raft.Index]raft.Snapshot{},
 	}
-	for _, id := range raft.NewConfiguration(voters...).Voters {
-		c.servers = append(c.servers, &server{id: id, log: make(terms, 1), disk: disk{log: make(terms, 1)}})
+	for _, id := range c.changes[0].Voters {
+		s := newServer(id)
+		s.configurations = slices.Clone(c.changes)
+		c.servers = append(c.servers, s)
 	}
 	return c
+}
+
+func newServer(id raft.ServerID) *server {
+	return &server{id: id, log: make(terms, 1), disk: disk{log: make(terms, 1)}}
+}
+
+// Joined is called before the first start of a server with an empty disk that
+// waits to be added to the cluster. If there was one with its id, that one has
+// lost its disk and is no more.
+func (c *Checker) Joined(id raft.ServerID) {
+	s := newServer(id)
+	for i, o := range c.servers {
+		if o.id == id {
+			s.former = o.disk
+			c.servers[i] = s
+			return
+		}
+	}
+	c.servers = append(c.servers, s)
 }
 
 // AfterStep is called after each Step of a server with that step's own effects
@@ -125,18 +172,25 @@ func (c *Checker) AfterStep(id raft.ServerID, view View, effects raft.Effects) e
 		return err
 	}
 	before, now := s.status, view.Status()
+	counted := s.inForce() // what the step began with is what it counted by
 
 	// The log first: the others rely on it.
+	if err := s.checkBeginning(before, now, effects); err != nil {
+		return err
+	}
 	changed, err := c.checkLog(s, now, view, effects.Save)
 	if err != nil {
 		return err
+	}
+	if now.SnapshotIndex > before.SnapshotIndex && !s.log.has(now.SnapshotIndex, c.committedTerm(now.SnapshotIndex)) {
+		return s.violates(Snapshots, "has a snapshot up to index %d, but another entry there in its log", now.SnapshotIndex)
 	}
 	if err := c.checkAppendOnly(s, now, changed); err != nil {
 		return err
 	}
 	s.status = now
 	if c.Volatile {
-		s.disk = disk{now.Term, now.VotedFor, s.log}
+		s.disk = disk{term: now.Term, vote: now.VotedFor, log: s.log}
 	} else if err := c.checkSave(s, before, changed, effects.Save); err != nil {
 		return err
 	}
@@ -148,10 +202,19 @@ func (c *Checker) AfterStep(id raft.ServerID, view View, effects raft.Effects) e
 	if err := checkMonotony(s, before, now); err != nil {
 		return err
 	}
+	if err := s.checkCandidate(before); err != nil {
+		return err
+	}
 	if now.CommitIndex > before.CommitIndex {
-		if err := c.checkCommit(s); err != nil {
+		if err := c.checkCommit(s, counted); err != nil {
 			return err
 		}
+	}
+	if err := c.checkChange(s, changed); err != nil {
+		return err
+	}
+	if err := c.checkAnswers(s, counted, effects.Answers); err != nil {
+		return err
 	}
 	for _, e := range effects.Commit {
 		if err := c.checkDelivered(s, e, &s.delivered); err != nil {
@@ -176,14 +239,14 @@ func (c *Checker) AfterSave(id raft.ServerID, save raft.Save) error {
 	if err != nil || !save.Needed() {
 		return err
 	}
-	if err := s.write(save); err != nil {
+	if err := c.write(s, save); err != nil {
 		return err
 	}
 	s.unsaved, s.rewrite = false, 0
 	waiting := s.waiting
 	s.waiting = s.waiting[:0]
 	for _, m := range waiting {
-		if err := c.checkPromise(s, m); err != nil {
+		if err := c.checkLeaving(s, m); err != nil {
 			return err
 		}
 	}
@@ -197,24 +260,41 @@ func (c *Checker) Restarted(id raft.ServerID, saved raft.PersistentState) error 
 	if err != nil {
 		return err
 	}
+	if err := c.checkStored(s, saved.Snapshot); err != nil {
+		return err
+	}
+	log, err := c.checkStart(s, saved)
+	if err != nil {
+		return err
+	}
 	if err := s.checkReload(saved); err != nil {
 		return err
 	}
-	log := make(terms, 1, len(saved.Entries)+1)
-	for n, e := range saved.Entries {
+	for _, e := range saved.Entries {
 		if err := c.checkEntry(s, log, e); err != nil {
 			return err
 		}
-		log = append(log, saved.Entries[n].Term)
+		log = append(log, e.Term)
 	}
 	s.log = log
-	s.disk = disk{saved.CurrentTerm, saved.VotedFor, slices.Clone(log)}
-	s.status = raft.Status{
-		ID: id, Term: saved.CurrentTerm, VotedFor: saved.VotedFor,
-		LastIndex: log.last(), LastTerm: log[log.last()], SavedIndex: log.last(),
+	s.disk = disk{saved.CurrentTerm, saved.VotedFor, slices.Clone(log), saved.Snapshot.Index}
+	if saved.Snapshot.Index > 0 {
+		s.configurations = c.changesUpTo(saved.Snapshot.Index)
+		c.findChanges(s, saved.Snapshot.Index+1)
+	} else {
+		s.configurations = s.configurations[:min(1, len(s.configurations))]
+		if len(s.configurations) > 0 && s.configurations[0].index > 0 {
+			s.configurations = nil // it waited to be added, and still has no snapshot
+		}
+		c.findChanges(s, 1)
 	}
-	s.unsaved, s.rewrite, s.waiting = false, 0, nil
-	s.delivered, s.applied = 0, 0
+	s.status = raft.Status{
+		ID: id, Term: saved.CurrentTerm, VotedFor: saved.VotedFor, CommitIndex: saved.Snapshot.Index,
+		LastIndex: log.last(), LastTerm: log[log.last()], SavedIndex: log.last(),
+		FirstIndex: saved.Start.Index + 1, SnapshotIndex: saved.Snapshot.Index,
+	}
+	s.unsaved, s.rewrite, s.waiting, s.reads = false, 0, nil, nil
+	s.delivered, s.applied = saved.Snapshot.Index, 0
 	return nil
 }
 
@@ -236,22 +316,11 @@ func (c *Checker) server(id raft.ServerID) (*server, error) {
 			return s, nil
 		}
 	}
-	return nil, &Violation{Membership, id, "is not one of the voters"}
+	return nil, &Violation{Membership, id, "never joined the cluster"}
 }
 
 func (s *server) violates(invariant, format string, args ...any) error {
 	return &Violation{invariant, s.id, fmt.Sprintf(format, args...)}
-}
-
-// majority reports whether yes holds for a majority of the voters.
-func (c *Checker) majority(yes func(*server) bool) bool {
-	n := 0
-	for _, s := range c.servers {
-		if yes(s) {
-			n++
-		}
-	}
-	return n > len(c.servers)/2
 }
 
 // checkMonotony compares two moments of one life, and the indexes of one moment.
@@ -261,6 +330,8 @@ func checkMonotony(s *server, before, now raft.Status) error {
 		return s.violates(Monotony, "went back from term %d to %d", before.Term, now.Term)
 	case now.CommitIndex < before.CommitIndex:
 		return s.violates(Monotony, "went back from commit index %d to %d", before.CommitIndex, now.CommitIndex)
+	case now.SnapshotIndex < before.SnapshotIndex:
+		return s.violates(Monotony, "went back from a snapshot up to index %d to one up to %d", before.SnapshotIndex, now.SnapshotIndex)
 	case now.LastApplied < before.LastApplied:
 		return s.violates(Monotony, "went back from applied index %d to %d", before.LastApplied, now.LastApplied)
 	case now.CommitIndex > now.LastIndex:

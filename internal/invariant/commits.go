@@ -37,8 +37,9 @@ func (c *Checker) mustKeep(s *server, i raft.Index) bool {
 	return false
 }
 
-// checkCommit is called for a server whose commit index has just grown.
-func (c *Checker) checkCommit(s *server) error {
+// checkCommit is called for a server whose commit index has just grown. counted is
+// the configuration that was in force then.
+func (c *Checker) checkCommit(s *server, counted raft.Configuration) error {
 	n := s.status.CommitIndex
 	if n > s.log.last() {
 		return nil // checkMonotony has told
@@ -60,11 +61,16 @@ func (c *Checker) checkCommit(s *server) error {
 	if s.log[n] != term {
 		return s.violates(LeaderCompleteness, "leads term %d and commits index %d of term %d by counting copies (Figure 8)", term, n, s.log[n])
 	}
-	if !c.majority(func(v *server) bool { return v.disk.log.has(n, term) }) {
+	if !c.quorum(counted, func(v *server) bool { return v.disk.log.has(n, term) || v.former.log.has(n, term) }) {
 		return s.violates(Durability, "commits index %d, which is not on a majority of the disks", n)
 	}
 	for i := known + 1; i <= n; i++ {
 		c.committed = append(c.committed, s.log[i])
+	}
+	for _, change := range s.configurations {
+		if change.index > known && change.index <= n {
+			c.changes = append(c.changes, change)
+		}
 	}
 	at, found := slices.BinarySearchFunc(c.commits, term, func(p commitPoint, t raft.Term) int { return cmp.Compare(p.term, t) })
 	if !found {
@@ -86,8 +92,17 @@ func (c *Checker) checkCommit(s *server) error {
 }
 
 // checkDelivered is State Machine Safety (Figure 3) for an entry on its way to
-// a state machine: in order, each index once, and the same on every server.
+// a state machine: in order, each index once, and the same on every server. Only
+// a snapshot, which stands for all up to its index, may skip some; it may not go
+// back, for what it would replace was newer.
 func (c *Checker) checkDelivered(s *server, e raft.CommitEntry, at *raft.Index) error {
+	if e.Kind == raft.EntrySnapshot {
+		if e.Index <= *at || e.Term != c.committedTerm(e.Index) {
+			return s.violates(Snapshots, "has a snapshot up to index %d of term %d follow index %d on the way to its state machine", e.Index, e.Term, *at)
+		}
+		*at = e.Index
+		return nil
+	}
 	if e.Index != *at+1 {
 		return s.violates(StateMachineSafety, "has index %d follow %d on the way to its state machine", e.Index, *at)
 	}

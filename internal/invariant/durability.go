@@ -2,6 +2,7 @@ package invariant
 
 import (
 	"bytes"
+	"slices"
 
 	"raftkv/raft"
 )
@@ -11,6 +12,8 @@ type disk struct {
 	term raft.Term
 	vote raft.ServerID
 	log  terms
+
+	snapshot raft.Index // the newest snapshot reaches up to here; 0 if there is none
 }
 
 // checkSave compares what has changed in a step with what it wants saved.
@@ -28,7 +31,7 @@ func (c *Checker) checkSave(s *server, before raft.Status, changed raft.Index, s
 	case save.CurrentTerm != now.Term || save.VotedFor != now.VotedFor:
 		return s.violates(Durability, "is in term %d with vote %d, but saves term %d with vote %d",
 			now.Term, now.VotedFor, save.CurrentTerm, save.VotedFor)
-	case changed != 0 && (save.FirstIndex == 0 || save.FirstIndex > changed):
+	case changed != 0 && save.Reset.Index == 0 && (save.FirstIndex == 0 || save.FirstIndex > changed):
 		return s.violates(Durability, "changed its log from index %d, but saves it from index %d", changed, save.FirstIndex)
 	case save.FirstIndex != 0 && save.FirstIndex-1+raft.Index(len(save.Entries)) != s.log.last():
 		return s.violates(Durability, "saves %d entries from index %d, but its log ends at %d", len(save.Entries), save.FirstIndex, s.log.last())
@@ -39,8 +42,12 @@ func (c *Checker) checkSave(s *server, before raft.Status, changed raft.Index, s
 		}
 	}
 	s.unsaved = true
-	if save.FirstIndex != 0 && (s.rewrite == 0 || save.FirstIndex < s.rewrite) {
-		s.rewrite = save.FirstIndex
+	from := save.FirstIndex
+	if save.Reset.Index != 0 {
+		from = changed
+	}
+	if from != 0 && (s.rewrite == 0 || from < s.rewrite) {
+		s.rewrite = from
 	}
 	return nil
 }
@@ -58,7 +65,13 @@ func (c *Checker) checkSaved(s *server, i raft.Index, e raft.LogEntry) error {
 }
 
 // write carries out a Save on s.disk.
-func (s *server) write(save raft.Save) error {
+func (c *Checker) write(s *server, save raft.Save) error {
+	if reset := save.Reset; reset.Index != 0 {
+		if reset.Index > s.disk.snapshot {
+			return s.violates(Durability, "drops its log up to index %d, but its snapshot ends at %d", reset.Index, s.disk.snapshot)
+		}
+		s.disk.log = slices.Clone(c.committed[:reset.Index+1])
+	}
 	switch {
 	case save.CurrentTerm < s.disk.term:
 		return s.violates(Monotony, "saves term %d over term %d", save.CurrentTerm, s.disk.term)
@@ -86,8 +99,12 @@ func (s *server) checkReload(saved raft.PersistentState) error {
 	case saved.CurrentTerm == s.disk.term && s.disk.vote != raft.None && saved.VotedFor != s.disk.vote:
 		return s.violates(VoteOnce, "restarts with a vote for %d in term %d, but one for %d was durable", saved.VotedFor, saved.CurrentTerm, s.disk.vote)
 	}
-	for i := raft.Index(1); i <= s.disk.log.last() && (s.rewrite == 0 || i < s.rewrite); i++ {
-		if i > raft.Index(len(saved.Entries)) || saved.Entries[i-1].Term != s.disk.log[i] {
+	if at := saved.Snapshot; at.Index > s.disk.snapshot && !s.disk.log.has(at.Index, at.Term) {
+		return nil // installed right before the crash: the log was not of that history, or ended before
+	}
+	first := saved.Start.Index + 1 // the snapshot stands for what was before
+	for i := first; i <= s.disk.log.last() && (s.rewrite == 0 || i < s.rewrite); i++ {
+		if i-first >= raft.Index(len(saved.Entries)) || saved.Entries[i-first].Term != s.disk.log[i] {
 			return s.violates(Durability, "restarts without index %d of term %d, which was durable", i, s.disk.log[i])
 		}
 	}
@@ -100,7 +117,8 @@ func (c *Checker) checkMessages(s *server, effects raft.Effects) error {
 		switch m.Body.(type) {
 		case nil:
 			return s.violates(Truth, "sends a message without content to server %d", m.To)
-		case raft.RequestVoteArgs, raft.RequestVoteReply, raft.AppendEntriesReply, raft.PreVoteArgs, raft.PreVoteReply:
+		case raft.RequestVoteArgs, raft.RequestVoteReply, raft.AppendEntriesReply, raft.PreVoteArgs, raft.PreVoteReply,
+			raft.InstallSnapshotReply:
 			return s.violates(Durability, "sends a %T before its disk is written", m.Body)
 		}
 		if m.Term() != s.disk.term {
@@ -121,11 +139,23 @@ func (c *Checker) checkMessages(s *server, effects raft.Effects) error {
 			s.waiting = append(s.waiting, m)
 			continue
 		}
-		if err := c.checkPromise(s, m); err != nil {
+		if err := c.checkLeaving(s, m); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// checkLeaving is called for a message that leaves now, with everything that it
+// relies on durable.
+func (c *Checker) checkLeaving(s *server, m raft.Message) error {
+	switch body := m.Body.(type) {
+	case raft.AppendEntriesReply:
+		s.answers(body.Term, body.AskedTerm, body.Round)
+	case raft.InstallSnapshotReply:
+		s.answers(body.Term, body.AskedTerm, body.Round)
+	}
+	return c.checkPromise(s, m)
 }
 
 // checkPromise judges a message that leaves now. What it promises in its term
@@ -151,36 +181,54 @@ func (c *Checker) checkPromise(s *server, m raft.Message) error {
 		}
 	case raft.AppendEntriesReply:
 		if body.Success {
-			return c.checkAcknowledgement(s, m.To, body)
+			return c.checkAcknowledgement(s, m.To, term, body.MatchIndex)
 		}
+	case raft.InstallSnapshotReply:
+		return c.checkAcknowledgement(s, m.To, term, body.MatchIndex)
 	}
 	return nil
 }
 
 // checkAcknowledgement judges "my log equals yours up to MatchIndex".
-func (c *Checker) checkAcknowledgement(s *server, leader raft.ServerID, reply raft.AppendEntriesReply) error {
-	if reply.MatchIndex > s.disk.log.last() {
-		return s.violates(Durability, "acknowledges index %d, but only %d is durable", reply.MatchIndex, s.disk.log.last())
+func (c *Checker) checkAcknowledgement(s *server, leader raft.ServerID, term raft.Term, match raft.Index) error {
+	if match > s.disk.log.last() {
+		return s.violates(Durability, "acknowledges index %d, but only %d is durable", match, s.disk.log.last())
 	}
 	// Only while the leader still leads that term is its log at hand.
-	if l, err := c.server(leader); err == nil && l.status.State == raft.Leader && l.status.Term == reply.Term {
-		if t := s.disk.log[reply.MatchIndex]; !l.log.has(reply.MatchIndex, t) {
-			return s.violates(Durability, "acknowledges index %d, where it has term %d and leader %d has not", reply.MatchIndex, t, leader)
+	if l, err := c.server(leader); err == nil && l.status.State == raft.Leader && l.status.Term == term {
+		if t := s.disk.log[match]; !l.log.has(match, t) {
+			return s.violates(Durability, "acknowledges index %d, where it has term %d and leader %d has not", match, t, leader)
 		}
 	}
-	if reply.Term > s.ackedTerm {
-		s.ackedTerm, s.acked = reply.Term, 0
+	if term > s.ackedTerm {
+		s.ackedTerm, s.acked = term, 0
 	}
-	s.acked = max(s.acked, reply.MatchIndex)
+	s.acked = max(s.acked, match)
 	return nil
 }
 
-// checkTruth compares a leader's AppendEntries with its log.
+// checkTruth compares what a message says of its sender with the sender.
 func (c *Checker) checkTruth(s *server, m raft.Message) error {
-	args, ok := m.Body.(raft.AppendEntriesArgs)
-	if !ok || args.Term != s.status.Term {
+	if m.Term() != s.status.Term {
 		return nil // within a batch, the log may have moved on
 	}
+	switch args := m.Body.(type) {
+	case raft.AppendEntriesArgs:
+		return c.checkEntriesSent(s, args)
+	case raft.InstallSnapshotArgs:
+		return c.checkPartSent(s, args)
+	case raft.TimeoutNowArgs:
+		return c.checkHandedOver(s, m.To, args)
+	case raft.RequestVoteArgs:
+		if args.Transfer && s.toldIn+1 != args.Term {
+			return s.violates(Transfers, "says that the leader before term %d wanted this election", args.Term)
+		}
+	}
+	return nil
+}
+
+// checkEntriesSent compares a leader's AppendEntries with its log.
+func (c *Checker) checkEntriesSent(s *server, args raft.AppendEntriesArgs) error {
 	last := args.PrevLogIndex + raft.Index(len(args.Entries))
 	switch {
 	case s.status.State != raft.Leader:

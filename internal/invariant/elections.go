@@ -11,11 +11,11 @@ func (c *Checker) checkElected(s *server) error {
 		return s.violates(ElectionSafety, "leads term %d, which server %d has led", term, first)
 	}
 	c.leaderOf[term] = s.id
+	c.lastLeader = max(c.lastLeader, term)
 
 	// A voter that has moved on to a later term may have voted here before.
-	if !c.majority(func(v *server) bool {
-		return v.disk.term > term || v.disk.term == term && v.disk.vote == s.id
-	}) {
+	voted := func(d *disk) bool { return d.term > term || d.term == term && d.vote == s.id }
+	if !c.quorum(s.inForce(), func(v *server) bool { return voted(&v.disk) || voted(&v.former) }) {
 		return s.violates(ElectionSafety, "leads term %d, but no majority has a durable vote for it", term)
 	}
 	return c.checkCompleteness(s)
@@ -44,17 +44,20 @@ func (c *Checker) checkProgress(s *server, view View) error {
 	if !ok {
 		return nil
 	}
-	for _, p := range c.servers {
-		if p == s {
-			continue
-		}
-		next, match, ok := v.Progress(p.id)
-		if !ok {
-			return s.violates(Progress, "leads, but knows nothing about server %d", p.id)
-		}
-		if next <= match || next > s.status.LastIndex+1 {
-			return s.violates(Progress, "has nextIndex %d and matchIndex %d for server %d; its log ends at %d",
-				next, match, p.id, s.status.LastIndex)
+	members := s.inForce()
+	for _, ids := range [...][]raft.ServerID{members.Voters, members.OldVoters, members.Learners} {
+		for _, id := range ids {
+			if id == s.id {
+				continue
+			}
+			next, match, ok := v.Progress(id)
+			if !ok {
+				return s.violates(Progress, "leads, but knows nothing about server %d", id)
+			}
+			if next <= match || next > s.status.LastIndex+1 {
+				return s.violates(Progress, "has nextIndex %d and matchIndex %d for server %d; its log ends at %d",
+					next, match, id, s.status.LastIndex)
+			}
 		}
 	}
 	return nil

@@ -20,12 +20,17 @@ type seenEntry struct {
 // same term as before is the same entry, and so is all before it: that is what
 // log matching says, and each entry was checked for it when it came. A Save
 // names its first index, so what it rewrites is looked at again in any case.
+// What a log has before its beginning cannot be seen any more; checkBeginning has
+// made sure that it was committed.
 func (c *Checker) checkLog(s *server, now raft.Status, view View, save raft.Save) (changed raft.Index, err error) {
+	if save.Reset.Index != 0 {
+		return c.checkReset(s, now, save)
+	}
 	if now.LastIndex == s.log.last() && now.LastTerm == s.log[s.log.last()] && save.FirstIndex == 0 {
 		return 0, nil
 	}
 	same := min(now.LastIndex, s.log.last())
-	for same > 0 {
+	for same > 0 && same >= now.FirstIndex {
 		e, ok := view.Entry(same)
 		if ok && e.Term == s.log[same] {
 			break
@@ -59,13 +64,22 @@ func (c *Checker) checkLog(s *server, now raft.Status, view View, save raft.Save
 		}
 	}
 	s.log = log
-	if t := log[log.last()]; t != now.LastTerm {
-		return 0, s.violates(LogMatching, "says that its log ends with term %d, but it is %d", now.LastTerm, t)
+	c.findChanges(s, same+1)
+	return same + 1, s.checkEnd(now)
+}
+
+// checkEnd compares what a server says of its log's end with the log.
+func (s *server) checkEnd(now raft.Status) error {
+	last := s.log[s.log.last()]
+	switch {
+	case s.log.last() != now.LastIndex:
+		return s.violates(LogMatching, "says that its log ends at %d, but it is %d", now.LastIndex, s.log.last())
+	case last != now.LastTerm:
+		return s.violates(LogMatching, "says that its log ends with term %d, but it is %d", now.LastTerm, last)
+	case last > now.Term:
+		return s.violates(LogMatching, "is in term %d, but its log ends with term %d", now.Term, last)
 	}
-	if t := log[log.last()]; t > now.Term {
-		return 0, s.violates(LogMatching, "is in term %d, but its log ends with term %d", now.Term, t)
-	}
-	return same + 1, nil
+	return nil
 }
 
 // checkEntry is Log Matching (Figure 3) for an entry that comes after log: if
