@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -211,6 +212,12 @@ func (l Lab) Build(outDir, binary string) error {
 // Run runs a built runner.
 func (l Lab) Run(binary string, o run.Options) (Verdict, error) {
 	return run.Supervise(binary, l.Part, l.Checks, o)
+}
+
+// Show runs one check of a built runner with one seed, and writes to w all that
+// happens and what comes of it. What is printed beyond some megabytes is cut off.
+func (l Lab) Show(binary, check string, seed uint64, w io.Writer) error {
+	return run.Show(binary, check, seed, w)
 }
 
 // Judge assembles, builds and runs what stands in studentDir.

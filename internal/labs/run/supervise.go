@@ -75,6 +75,35 @@ func Supervise(binary, part string, checks []Check, o Options) (Verdict, error) 
 	return v, nil
 }
 
+// Show has a built runner show one check with one seed.
+func Show(binary, check string, seed uint64, w io.Writer) error {
+	cmd := exec.Command(binary, "-only", check, "-show", strconv.FormatUint(seed, 10))
+	stderr := &head{}
+	cmd.Stderr = stderr
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("the runner does not start: %w", err)
+	}
+	n, copied := io.CopyN(w, stdout, maxPrinted)
+	if n == maxPrinted {
+		cmd.Process.Kill()
+	}
+	err = cmd.Wait()
+	switch {
+	case copied != nil && copied != io.EOF:
+		return copied
+	case n == maxPrinted:
+		_, err = fmt.Fprintf(w, "\n\nBounded output: more than %d MB are printed in one run\n  the rest is cut off\n", maxPrinted>>20)
+	case err != nil:
+		property, event := died(stderr.String())
+		_, err = fmt.Fprintf(w, "\n\n%s\n  %s\n", property, event)
+	}
+	return err
+}
+
 // chosen returns the check named only and all that it needs; all checks if only is "".
 func chosen(checks []Check, only string) []Check {
 	if only == "" {
