@@ -62,7 +62,7 @@ func (s *simulation) accepts(n *node, peer raft.ServerID, store raft.StoreID) bo
 	files := n.disk.storage.(*storage.FileStorage)
 	_, known := files.KnownStores()[peer]
 	power := !known && !s.healed && s.powerFailsInHandshake(n, peer, store)
-	err := files.RememberStore(peer, store)
+	err := files.RememberStore(peer, 0, store)
 	if s.config.credulous && errors.Is(err, storage.ErrForeignStore) {
 		err = nil
 	}

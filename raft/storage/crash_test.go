@@ -149,7 +149,7 @@ func TestFailureOfEveryOperationPoisons(t *testing.T) {
 			require.Contains(t, err.Error(), dir)
 			require.Equal(t, err, s.Save(next))
 			require.Equal(t, err, s.Save(truncation[0]))
-			require.Equal(t, err, s.RememberStore(2, raft.StoreID{2}))
+			require.Equal(t, err, s.RememberStore(2, 0, raft.StoreID{2}))
 			_, loadErr := s.Load()
 			require.Equal(t, err, loadErr)
 			require.NoError(t, s.Close())
@@ -233,11 +233,11 @@ func TestRememberStoreCrashAtEveryOperation(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if err := s.RememberStore(2, raft.StoreID{2}); err != nil {
+		if err := s.RememberStore(2, 0, raft.StoreID{2}); err != nil {
 			return err
 		}
 		disk.CrashAfter(n)
-		return s.RememberStore(3, raft.StoreID{3})
+		return s.RememberStore(3, 0, raft.StoreID{3})
 	}
 	old := map[raft.ServerID]raft.StoreID{2: {2}}
 	both := map[raft.ServerID]raft.StoreID{2: {2}, 3: {3}}

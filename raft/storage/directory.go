@@ -191,7 +191,7 @@ func readIdentity(fsys FS, dir string) (Identity, raft.StoreID, error) {
 	return parseIdentity(file, b)
 }
 
-func readPeers(fsys FS, dir string, store raft.StoreID) (map[raft.ServerID]raft.StoreID, error) {
+func readPeers(fsys FS, dir string, store raft.StoreID) (map[raft.ServerID]knownStore, error) {
 	file := filepath.Join(dir, peersName)
 	b, err := readFile(fsys, file)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -94,19 +94,27 @@ func TestKnownPeers(t *testing.T) {
 	disk := newDisk(1)
 	s := open(t, disk)
 	require.Empty(t, s.KnownStores())
-	require.NoError(t, s.RememberStore(2, raft.StoreID{22}))
-	require.NoError(t, s.RememberStore(3, raft.StoreID{33}))
+	require.NoError(t, s.RememberStore(2, 0, raft.StoreID{22}))
+	require.NoError(t, s.RememberStore(3, 0, raft.StoreID{33}))
 	disk.Crash()
 
 	s = open(t, disk)
 	require.Equal(t, map[raft.ServerID]raft.StoreID{2: {22}, 3: {33}}, s.KnownStores())
 	before := disk.Counters()
-	require.NoError(t, s.RememberStore(2, raft.StoreID{22}))
-	err := s.RememberStore(2, raft.StoreID{99})
+	require.NoError(t, s.RememberStore(2, 0, raft.StoreID{22}))
+	err := s.RememberStore(2, 0, raft.StoreID{99})
 	require.ErrorIs(t, err, storage.ErrForeignStore)
 	require.Equal(t, "server 2 lost its disk: remove it and add it again", err.Error())
 	require.Equal(t, before, disk.Counters(), "what is known costs nothing")
 	save(t, s, saveAt(1, 1, command(1, "a foreign store is not our disk's fault")))
+
+	require.NoError(t, s.RememberStore(2, 7, raft.StoreID{99}), "it was removed, and added again at index 7")
+	require.ErrorIs(t, s.RememberStore(2, 7, raft.StoreID{22}), storage.ErrForeignStore)
+	require.ErrorIs(t, s.RememberStore(2, 0, raft.StoreID{22}), storage.ErrForeignStore, "the old one is still running")
+	disk.Crash()
+	s = open(t, disk)
+	require.ErrorIs(t, s.RememberStore(2, 7, raft.StoreID{22}), storage.ErrForeignStore)
+	require.NoError(t, s.RememberStore(2, 9, raft.StoreID{22}), "it was added once more")
 
 	s.KnownStores()[2] = raft.StoreID{1}
 	require.Equal(t, raft.StoreID{22}, s.KnownStores()[2], "the caller gets a copy")
@@ -116,7 +124,7 @@ func TestKnownPeers(t *testing.T) {
 func TestEveryByteOfTheTextFilesFlippedIsRefused(t *testing.T) {
 	for _, name := range []string{"identity", "peers"} {
 		disk := newDisk(1)
-		require.NoError(t, open(t, disk).RememberStore(2, raft.StoreID{2}))
+		require.NoError(t, open(t, disk).RememberStore(2, 0, raft.StoreID{2}))
 		file := filepath.Join(dir, name)
 		whole := disk.ReadFile(file)
 		for at := range whole {
@@ -137,7 +145,7 @@ func TestIdentityMissingFromAUsedDirectory(t *testing.T) {
 	for name, use := range map[string]func(s *storage.FileStorage) error{
 		"a record":     func(s *storage.FileStorage) error { return s.Save(raft.Save{CurrentTerm: 1}) },
 		"two segments": func(s *storage.FileStorage) error { return s.Save(saveAt(1, 1, entries(1, 2, 900)...)) },
-		"a peer":       func(s *storage.FileStorage) error { return s.RememberStore(2, raft.StoreID{2}) },
+		"a peer":       func(s *storage.FileStorage) error { return s.RememberStore(2, 0, raft.StoreID{2}) },
 	} {
 		disk := newDisk(1)
 		require.NoError(t, use(open(t, disk)), name)
@@ -277,7 +285,7 @@ func TestSystemRealFiles(t *testing.T) {
 			save(t, s, next)
 			model = apply(model, next)
 		}
-		require.NoError(t, s.RememberStore(2, raft.StoreID{2}))
+		require.NoError(t, s.RememberStore(2, 0, raft.StoreID{2}))
 		require.NoError(t, s.Close())
 	}
 	require.NoError(t, storage.Dump(&strings.Builder{}, dir, nil))

@@ -95,7 +95,7 @@ func dumpIdentity(w *bufio.Writer, dir string, names []string, fsys FS) (raft.St
 		fmt.Fprintf(w, "DAMAGED: %v\n", err)
 	}
 	for _, server := range slices.Sorted(maps.Keys(known)) {
-		fmt.Fprintf(w, "server %d has store %x\n", server, known[server])
+		fmt.Fprintf(w, "server %d has store %x\n", server, known[server].store)
 	}
 	return store, err
 }

@@ -14,7 +14,7 @@ import (
 func TestDump(t *testing.T) {
 	disk := newDisk(1)
 	s := open(t, disk)
-	require.NoError(t, s.RememberStore(2, raft.StoreID{2}))
+	require.NoError(t, s.RememberStore(2, 0, raft.StoreID{2}))
 	save(t, s,
 		raft.Save{CurrentTerm: 1},
 		saveAt(2, 1, raft.LogEntry{Term: 2, Kind: raft.EntryEmpty}, command(2, "x=1\n")),

@@ -45,7 +45,7 @@ type FileStorage struct {
 	lock         io.Closer
 
 	mu    sync.Mutex
-	known map[raft.ServerID]raft.StoreID
+	known map[raft.ServerID]knownStore
 
 	// Where the next batch goes. Behind end the segment holds only zeros.
 	file     File
@@ -293,52 +293,35 @@ func (s *FileStorage) Compact(raft.Index) error { return nil }
 func (s *FileStorage) KnownStores() map[raft.ServerID]raft.StoreID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return maps.Clone(s.known)
+	stores := make(map[raft.ServerID]raft.StoreID, len(s.known))
+	for id, k := range s.known {
+		stores[id] = k.store
+	}
+	return stores
 }
 
 // RememberStore notes which store a server has, durably before it returns. It
 // blocks for the disk, but only when the server is new. Call it before the
-// first message of the server is passed on.
+// first message of the server is passed on. since is when the server was added
+// (raft.Address): one that was removed and added again may come with a new store.
 //
 // If the server had another store before, it has lost its disk, and with it the
 // votes and entries that it has promised to keep: that is ErrForeignStore, and
 // its messages must not be heard. Errors of the disk are final, as for Save.
-func (s *FileStorage) RememberStore(server raft.ServerID, store raft.StoreID) error {
+func (s *FileStorage) RememberStore(server raft.ServerID, since raft.Index, store raft.StoreID) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err != nil {
 		return s.err
 	}
-	if had, ok := s.known[server]; ok {
-		if had != store {
+	if had, ok := s.known[server]; ok && since <= had.since {
+		if had.store != store {
 			return fmt.Errorf("server %d %w", server, ErrForeignStore)
 		}
 		return nil
 	}
 	known := maps.Clone(s.known)
-	known[server] = store
-	return s.saveKnown(known)
-}
-
-// ForgetStore forgets which store a server had, durably before it returns. Call
-// it when a committed configuration has removed the server: should it be added
-// again, it may come with another store, because it has no vote any more that it
-// could have forgotten. Errors are final, as for Save.
-func (s *FileStorage) ForgetStore(server raft.ServerID) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.err != nil {
-		return s.err
-	}
-	if _, ok := s.known[server]; !ok {
-		return nil
-	}
-	known := maps.Clone(s.known)
-	delete(known, server)
-	return s.saveKnown(known)
-}
-
-func (s *FileStorage) saveKnown(known map[raft.ServerID]raft.StoreID) error {
+	known[server] = knownStore{since, store}
 	if err := publishText(s.fs, s.dir, peersTemp, peersName, encodePeers(s.store, known)); err != nil {
 		return s.poison(err)
 	}

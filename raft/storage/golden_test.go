@@ -36,8 +36,8 @@ func TestGoldenDirectory(t *testing.T) {
 		save(t, s, next)
 		model = apply(model, next)
 	}
-	require.NoError(t, s.RememberStore(2, raft.StoreID{0x22, 15: 0x01}))
-	require.NoError(t, s.RememberStore(3, raft.StoreID{0x33, 15: 0x02}))
+	require.NoError(t, s.RememberStore(2, 0, raft.StoreID{0x22, 15: 0x01}))
+	require.NoError(t, s.RememberStore(3, 0, raft.StoreID{0x33, 15: 0x02}))
 	require.NoError(t, s.Close())
 	written := contents(t, disk)
 

@@ -163,23 +163,34 @@ func parseIdentity(file string, data []byte) (Identity, raft.StoreID, error) {
 	return id, store, nil
 }
 
+// knownStore is the store of another server, and since when the server with that
+// id takes part (raft.Address).
+type knownStore struct {
+	since raft.Index
+	store raft.StoreID
+}
+
 // encodePeers encodes which store each other server had. owner is this directory's.
-func encodePeers(owner raft.StoreID, known map[raft.ServerID]raft.StoreID) []byte {
+func encodePeers(owner raft.StoreID, known map[raft.ServerID]knownStore) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s, format %d\n", peersTitle, formatVersion)
 	fmt.Fprintf(&b, "owner %x\n", owner)
 	for _, id := range slices.Sorted(maps.Keys(known)) {
-		fmt.Fprintf(&b, "server %d %x\n", id, known[id])
+		fmt.Fprintf(&b, "server %d %x", id, known[id].store)
+		if known[id].since != 0 {
+			fmt.Fprintf(&b, " since %d", known[id].since)
+		}
+		b.WriteByte('\n')
 	}
 	return seal(&b)
 }
 
-func parsePeers(file string, data []byte) (owner raft.StoreID, known map[raft.ServerID]raft.StoreID, err error) {
+func parsePeers(file string, data []byte) (owner raft.StoreID, known map[raft.ServerID]knownStore, err error) {
 	lines, err := unseal(file, peersTitle, data)
 	if err != nil {
 		return raft.StoreID{}, nil, err
 	}
-	known = map[raft.ServerID]raft.StoreID{}
+	known = map[raft.ServerID]knownStore{}
 	for _, line := range lines {
 		key, rest, _ := strings.Cut(line, " ")
 		first, second, _ := strings.Cut(rest, " ")
@@ -187,7 +198,9 @@ func parsePeers(file string, data []byte) (owner raft.StoreID, known map[raft.Se
 		case "owner":
 			owner = parseStore(rest)
 		case "server":
-			known[parseServer(first)] = parseStore(second)
+			store, rest, _ := strings.Cut(second, " ")
+			since, _ := strconv.ParseUint(strings.TrimPrefix(rest, "since "), 10, 64)
+			known[parseServer(first)] = knownStore{raft.Index(since), parseStore(store)}
 		}
 	}
 	if !bytes.Equal(data, encodePeers(owner, known)) {

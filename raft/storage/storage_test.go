@@ -136,7 +136,7 @@ func TestClose(t *testing.T) {
 	require.NoError(t, s.Close())
 	require.NoError(t, s.Close())
 	require.ErrorIs(t, s.Save(saveAt(1, 2, command(1, "y"))), storage.ErrClosed)
-	require.ErrorIs(t, s.RememberStore(2, raft.StoreID{2}), storage.ErrClosed)
+	require.ErrorIs(t, s.RememberStore(2, 0, raft.StoreID{2}), storage.ErrClosed)
 	_, err := s.Load()
 	require.ErrorIs(t, err, storage.ErrClosed)
 	require.Len(t, load(t, open(t, disk)).Entries, 1)
@@ -193,7 +193,7 @@ func TestRandomRun(t *testing.T) {
 			},
 			"remember": func(t *rapid.T) {
 				id := raft.ServerID(rapid.IntRange(2, 5).Draw(t, "server"))
-				if err := s.RememberStore(id, raft.StoreID{byte(id)}); err != nil {
+				if err := s.RememberStore(id, 0, raft.StoreID{byte(id)}); err != nil {
 					disk.Crash()
 					s = nil
 					start()
