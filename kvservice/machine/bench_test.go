@@ -1,8 +1,15 @@
 package machine
 
 import (
+	"bytes"
 	"fmt"
+	"io"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"raftkv/api"
 	"raftkv/raft"
@@ -11,13 +18,8 @@ import (
 // One client with 256 calls in flight writes 128-byte values to 1000 keys.
 func BenchmarkApply(b *testing.B) {
 	m := New()
-	apply := func(c Command) {
-		if _, err := m.Apply(raft.CommitEntry{Index: m.AppliedIndex() + 1, Command: c.Encode()}); err != nil {
-			b.Fatal(err)
-		}
-	}
-	apply(Command{Kind: KindSettings, Settings: DefaultSettings()})
-	apply(Command{Kind: KindOpenSession, ClientID: issued('C')})
+	applyTo(m, Command{Kind: KindSettings, Settings: DefaultSettings()})
+	applyTo(m, Command{Kind: KindOpenSession, ClientID: issued('C')})
 	value := fmt.Sprintf("%0128d", 0)
 	keys := make([]string, 1000)
 	for i := range keys {
@@ -27,24 +29,131 @@ func BenchmarkApply(b *testing.B) {
 	var number uint64
 	for b.Loop() {
 		number++
-		apply(Command{
+		applyTo(m, Command{
 			Kind: KindPut, ClientID: issued('C'), RequestID: number, AckedThrough: max(256, number) - 256,
 			Key: keys[number%1000], Value: value,
 		})
 	}
 }
 
-// A copy of a store with 100,000 keys and 1000 sessions.
-func BenchmarkClone(b *testing.B) {
+// A store with a million keys of 100 bytes, and 10,000 sessions.
+var million = sync.OnceValue(func() *Machine {
 	m := New()
-	settings := Command{Kind: KindSettings, Settings: DefaultSettings()}
-	m.Apply(raft.CommitEntry{Index: 1, Command: settings.Encode()})
-	for i := range uint64(100_000) {
-		c := appending(api.ClientID(fmt.Sprint("client ", i%1000)), i/1000+1, fmt.Sprint("key ", i), "value")
-		m.Apply(raft.CommitEntry{Index: m.AppliedIndex() + 1, Command: c.Encode()})
+	applyTo(m, Command{Kind: KindSettings, Settings: DefaultSettings()})
+	for i := range uint64(1_000_000) {
+		client := api.ClientID(fmt.Sprint("client ", i%10_000))
+		c := Command{Kind: KindPut, ClientID: client, RequestID: i/10_000 + 1, Key: millionKey(i), Value: strings.Repeat("v", 100)}
+		if c.RequestID > 8 {
+			c.AckedThrough = c.RequestID - 8
+		}
+		applyTo(m, c)
 	}
+	return m
+})
+
+// millionKey spreads the keys over the tree. The number has no factor in common
+// with a million, so each key comes once.
+func millionKey(i uint64) string { return fmt.Sprintf("key %08d", i*387_421%1_000_000) }
+
+func applyTo(m *Machine, c Command) {
+	if _, err := m.Apply(raft.CommitEntry{Index: m.AppliedIndex() + 1, Command: c.Encode()}); err != nil {
+		panic(err)
+	}
+}
+
+// The time of a copy does not depend on what there is to copy.
+func BenchmarkClone(b *testing.B) {
+	for _, tc := range []struct {
+		name string
+		m    *Machine
+	}{{"empty", New()}, {"million", million()}} {
+		b.Run(tc.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				tc.m.Clone()
+			}
+		})
+	}
+}
+
+// How long the updater is held up: the longest of 200,000 writes to a million
+// keys, alone and while one snapshot after the other is taken and written. Of
+// all that, only Clone and the nodes that it makes the next writes copy are the
+// updater's; the rest is the processors and the collector being shared.
+func BenchmarkApplyBesideASnapshot(b *testing.B) {
+	for _, snapshots := range []bool{false, true} {
+		b.Run(fmt.Sprint("snapshot=", snapshots), func(b *testing.B) {
+			var apply, clone time.Duration
+			var all []time.Duration
+			written := 0
+			for b.Loop() {
+				m := million().Clone()
+				var writing chan error
+				for i := range uint64(200_000) {
+					if snapshots && (writing == nil || len(writing) > 0) {
+						begin := time.Now()
+						c := m.Clone()
+						clone = max(clone, time.Since(begin))
+						done := make(chan error, 1)
+						go func() { done <- c.WriteSnapshot(io.Discard) }()
+						writing = done
+						written++
+					}
+					client := api.ClientID(fmt.Sprint("client ", i%10_000))
+					c := Command{Kind: KindPut, ClientID: client, RequestID: 101 + i/10_000, AckedThrough: 93 + i/10_000, Key: millionKey(i * 7), Value: strings.Repeat("w", 100)}
+					e := raft.CommitEntry{Index: m.AppliedIndex() + 1, Command: c.Encode()}
+					begin := time.Now()
+					m.Apply(e)
+					took := time.Since(begin)
+					apply = max(apply, took)
+					all = append(all, took)
+				}
+				if writing != nil {
+					<-writing
+				}
+			}
+			slices.Sort(all)
+			b.ReportMetric(float64(apply.Microseconds()), "µs-longest")
+			b.ReportMetric(float64(all[len(all)/1000*999].Nanoseconds())/1000, "µs-p99.9")
+			b.ReportMetric(float64(all[len(all)/2].Nanoseconds())/1000, "µs-median")
+			if snapshots {
+				b.ReportMetric(float64(clone.Nanoseconds())/1000, "µs-longest-clone")
+				b.ReportMetric(float64(written)/float64(b.N), "snapshots")
+			}
+		})
+	}
+}
+
+func BenchmarkWriteSnapshot(b *testing.B) {
+	m := million()
+	var size bytes.Buffer
+	m.WriteSnapshot(&size)
+	b.SetBytes(int64(size.Len()))
 	b.ReportAllocs()
 	for b.Loop() {
-		m.Clone()
+		m.WriteSnapshot(io.Discard)
 	}
+}
+
+// Also reports what the restored state takes of the heap.
+func BenchmarkReadSnapshot(b *testing.B) {
+	var written bytes.Buffer
+	million().WriteSnapshot(&written)
+	b.SetBytes(int64(written.Len()))
+	b.ReportAllocs()
+	var m *Machine
+	for b.Loop() {
+		m, _ = ReadSnapshot(bytes.NewReader(written.Bytes()))
+	}
+	with := heapBytes()
+	runtime.KeepAlive(m)
+	m = nil
+	b.ReportMetric(float64(with-heapBytes()), "heap-B")
+}
+
+func heapBytes() uint64 {
+	runtime.GC()
+	var s runtime.MemStats
+	runtime.ReadMemStats(&s)
+	return s.HeapAlloc
 }

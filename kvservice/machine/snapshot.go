@@ -92,7 +92,7 @@ func (out snapshotWriter) session(s *session) {
 }
 
 func (out snapshotWriter) record(r record) {
-	out.Write(r.fingerprint[:])
+	out.Write(append(out.AvailableBuffer(), r.fingerprint[:]...)) // r stays on the stack
 	var flags byte
 	if r.dropped {
 		flags |= flagDropped
