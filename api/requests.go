@@ -24,6 +24,11 @@ const (
 	PathAdminMembers  = "/admin/members"
 )
 
+// HeaderConfiguration is a header of every answer: Configuration.Index, in
+// decimal, of the configuration that is in force as far as the answering server
+// knows. When it grows, servers may have come or gone.
+const HeaderConfiguration = "Raft-Configuration"
+
 // SessionRequest asks for a ClientID that no one else has or will have.
 type SessionRequest struct{}
 
