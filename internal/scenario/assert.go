@@ -1,7 +1,6 @@
 package scenario
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -20,6 +19,9 @@ func (p *parser) parseAssertion(words []string) (func(*world) error, error) {
 			return nil, errStatement
 		}
 		return assertNoLeader, nil
+	}
+	if words[0] == "read" {
+		return parseReadAssertion(words[1:])
 	}
 	if words[0] == "disk" {
 		id, err := p.server(words[1])
@@ -56,15 +58,30 @@ func (p *parser) parseServerAssertion(id raft.ServerID, words []string) (func(*w
 	case "log":
 		want, err := logText(rest)
 		return running.says(id, "log "+want, func(s *server) string { return "log " + formatLog(logOf(s)) }), err
+	case "snapshot":
+		return numberIs(running, id, words, func(s *server) uint64 { return uint64(s.core.Status().SnapshotIndex) })
+	case "configuration":
+		return p.parseConfigurationAssertion(id, rest)
+	case "round":
+		return numberIs(running, id, words, func(s *server) uint64 { return uint64(s.core.Status().Round) })
+	case "lease":
+		return parseLease(id, words)
+	case "transfer":
+		return parseTransferAssertion(id, rest)
+	case "transfers":
+		if len(rest) != 2 || rest[0] != "to" {
+			return nil, errStatement
+		}
+		return running.says(id, strings.Join(words, " "), func(s *server) string { return "transfers to " + name(s.core.Status().TransferTo) }), nil
 	case "applied":
 		return running.says(id, "applied "+strings.Join(rest, " "), func(s *server) string {
-			if len(s.applied) == 0 {
+			if len(s.machine.commands) == 0 {
 				return "applied nothing"
 			}
-			return "applied " + strings.Join(s.applied, " ")
+			return "applied " + strings.Join(s.machine.commands, " ")
 		}), nil
 	case "refuses":
-		return parseRefusal(id, rest)
+		return p.parseRefusal(id, rest)
 	case "waits":
 		return parseWaits(id, rest)
 	case "next", "match":
@@ -80,12 +97,14 @@ func (p *parser) parseDiskAssertion(id raft.ServerID, words []string) (func(*wor
 	rest := words[1:]
 	switch words[0] {
 	case "term":
-		return numberIs(disk, id, words, func(s *server) uint64 { return uint64(s.disk.CurrentTerm) })
+		return numberIs(onDisk, id, words, func(s *server) uint64 { return uint64(s.disk.CurrentTerm) })
 	case "voted":
-		return p.parseVote(disk, id, rest, func(s *server) raft.ServerID { return s.disk.VotedFor })
+		return p.parseVote(onDisk, id, rest, func(s *server) raft.ServerID { return s.disk.VotedFor })
 	case "log":
 		want, err := logText(rest)
-		return disk.says(id, "log "+want, func(s *server) string { return "log " + formatLog(s.disk.Entries) }), err
+		return onDisk.says(id, "log "+want, func(s *server) string { return "log " + formatLog(s.disk.Start.Index, s.disk.Entries) }), err
+	case "snapshot":
+		return numberIs(onDisk, id, words, func(s *server) uint64 { return uint64(s.disk.Snapshot.Index) })
 	}
 	return nil, errStatement
 }
@@ -98,7 +117,7 @@ type subject struct {
 
 var (
 	running = subject{"server", (*world).running}
-	disk    = subject{"disk", (*world).server} // of a server that is up or down
+	onDisk  = subject{"disk", (*world).server} // of a server that is up or down
 )
 
 // says returns the assertion that got, of this server, is want.
@@ -186,28 +205,6 @@ func name(id raft.ServerID) string {
 	return fmt.Sprint(uint64(id))
 }
 
-// parseRefusal reads "refuses x=1" (it is not the leader) and "refuses x=1
-// busy" (too much is unfinished).
-func parseRefusal(id raft.ServerID, words []string) (func(*world) error, error) {
-	busy := len(words) == 2 && words[1] == "busy"
-	if len(words) != 1 && !busy {
-		return nil, errStatement
-	}
-	commands := commandsOf(words[:1])
-	return func(w *world) error {
-		refusal, err := w.trySubmit(id, commands)
-		switch {
-		case err != nil:
-			return err
-		case refusal == nil:
-			return fmt.Errorf("server %d has taken it", id)
-		case busy != errors.Is(refusal, raft.ErrBusy):
-			return fmt.Errorf("server %d refuses for another reason: %w", id, refusal)
-		}
-		return nil
-	}, nil
-}
-
 // parseWaits reads "waits anew" (the statement before restarted the election
 // timer) and "waits on" (it did not).
 func parseWaits(id raft.ServerID, words []string) (func(*world) error, error) {
@@ -282,12 +279,22 @@ func assertCarries(w *world, l link, want string) error {
 	return compare(fmt.Sprintf("%d->%d", l.from, l.to), want, got)
 }
 
-func logOf(s *server) []raft.LogEntry {
-	var entries []raft.LogEntry
-	for i := raft.Index(1); ; i++ {
+// parseLease reads "lease 3", the round that a lease may rest on, and "lease none".
+func parseLease(id raft.ServerID, words []string) (func(*world) error, error) {
+	lease := func(s *server) uint64 { return uint64(s.core.Status().LeaseRound) }
+	if len(words) == 2 && words[1] == "none" {
+		return running.says(id, "lease 0", func(s *server) string { return fmt.Sprintf("lease %d", lease(s)) }), nil
+	}
+	return numberIs(running, id, words, lease)
+}
+
+// logOf returns where a server's log begins and what is in it.
+func logOf(s *server) (after raft.Index, entries []raft.LogEntry) {
+	first := max(1, s.core.Status().FirstIndex)
+	for i := first; ; i++ {
 		e, ok := s.core.Entry(i)
 		if !ok {
-			return entries
+			return first - 1, entries
 		}
 		entries = append(entries, e)
 	}
@@ -295,24 +302,43 @@ func logOf(s *server) []raft.LogEntry {
 
 // logText brings the log of an assertion into the form of formatLog.
 func logText(words []string) (string, error) {
+	var after uint64
+	if len(words) > 2 && words[0] == "after" {
+		var err error
+		if after, err = number(words[1]); err != nil {
+			return "", err
+		}
+		words = words[2:]
+	}
 	if slices.Equal(words, []string{"empty"}) {
-		return formatLog(nil), nil
+		return formatLog(raft.Index(after), nil), nil
 	}
 	entries, err := parseLog(words)
-	return formatLog(entries), err
+	return formatLog(raft.Index(after), entries), err
 }
 
-func formatLog(entries []raft.LogEntry) string {
-	if len(entries) == 0 {
-		return "empty"
+// formatLog writes the entries of a log behind an index; one that begins at the
+// beginning does not say so.
+func formatLog(after raft.Index, entries []raft.LogEntry) string {
+	var words []string
+	if after > 0 {
+		words = append(words, fmt.Sprintf("after %d", after))
 	}
-	words := make([]string, len(entries))
-	for i, e := range entries {
+	for _, e := range entries {
 		command := string(e.Command)
-		if e.Kind == raft.EntryEmpty {
+		switch e.Kind {
+		case raft.EntryEmpty:
 			command = "-"
+		case raft.EntryConfiguration:
+			command = "{?}"
+			if c, err := raft.DecodeConfiguration(e.Command); err == nil {
+				command = "{" + trace.Configuration(c) + "}"
+			}
 		}
-		words[i] = fmt.Sprintf("%d:%s", e.Term, command)
+		words = append(words, fmt.Sprintf("%d:%s", e.Term, command))
+	}
+	if len(entries) == 0 {
+		words = append(words, "empty")
 	}
 	return strings.Join(words, " ")
 }

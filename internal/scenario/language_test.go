@@ -35,7 +35,7 @@ cluster 1 2
 	assert.Equal(t, []string{"LM-02"}, s.Pitfalls)
 	assert.Equal(t, "§5.3", s.Paper)
 	assert.Equal(t, "part2", s.From)
-	assert.Equal(t, config{quorumCheck: true, batch: 1}, s.config)
+	assert.Equal(t, config{quorumCheck: true, batch: 1, trailing: 1}, s.config)
 	assert.Len(t, s.statements, 2)
 }
 

@@ -14,6 +14,9 @@ import (
 type config struct {
 	preVote, quorumCheck     bool
 	batch, inflight, backlog int // as in raft.Config; 0 means the default
+
+	// trailing too, but nothing trails behind a snapshot unless the story says so.
+	trailing int
 }
 
 // Parse reads a story. Errors name file and line.
@@ -34,7 +37,7 @@ func Parse(file, text string) (*Story, error) {
 }
 
 func newParser(file string) *parser {
-	return &parser{story: &Story{File: file, From: "raft", config: config{preVote: true, quorumCheck: true}}}
+	return &parser{story: &Story{File: file, From: "raft", config: config{preVote: true, quorumCheck: true, trailing: 1}}}
 }
 
 type parser struct {
@@ -142,8 +145,10 @@ func (c *config) set(word string) error {
 		return number(&c.inflight)
 	case "backlog":
 		return number(&c.backlog)
+	case "trailing":
+		return number(&c.trailing)
 	}
-	return fmt.Errorf("no setting %q; there are prevote quorumcheck batch inflight backlog", name)
+	return fmt.Errorf("no setting %q; there are prevote quorumcheck batch inflight backlog trailing", name)
 }
 
 var errStatement = errors.New("no such statement; docs/scenarios.md lists them")
@@ -159,8 +164,12 @@ func (p *parser) parseStatement(words []string) (func(*world) error, error) {
 		return p.parseAssertion(rest)
 	case "cluster":
 		return p.parseCluster(rest)
+	case "join":
+		return p.parseJoin(rest)
 	case "disk":
 		return p.parseDisk(rest)
+	case "machine":
+		return p.parseMachine(rest)
 	case "deliver":
 		if len(rest) == 1 && rest[0] == "all" {
 			return (*world).deliverAll, nil
@@ -168,6 +177,8 @@ func (p *parser) parseStatement(words []string) (func(*world) error, error) {
 		return p.parseTraffic(rest, (*world).deliver)
 	case "drop":
 		return p.parseTraffic(rest, (*world).drop)
+	case "damage":
+		return p.parseTraffic(rest, (*world).damage)
 	case "duplicate":
 		return p.parseTraffic(rest, (*world).duplicate)
 	case "hold":
@@ -196,6 +207,18 @@ func (p *parser) parseServerStatement(id raft.ServerID, words []string) (func(*w
 		commands := commandsOf(words[1:])
 		return func(w *world) error { return w.submit(id, commands) }, nil
 	}
+	if len(words) > 0 {
+		switch words[0] {
+		case "reads":
+			return parseRead(id, words[1:])
+		case "changes":
+			ask, err := p.parseChange(id, words[1:])
+			return mustTake(id, ask), err
+		case "transfers":
+			ask, err := p.parseTransfer(id, words[1:])
+			return mustTake(id, ask), err
+		}
+	}
 	switch strings.Join(words, " ") {
 	case "times out":
 		return func(w *world) error { return w.timesOut(id) }, nil
@@ -205,31 +228,79 @@ func (p *parser) parseServerStatement(id raft.ServerID, words []string) (func(*w
 		return func(w *world) error { return w.fire(id, raft.QuorumCheckTimer) }, nil
 	case "loses contact":
 		return func(w *world) error { return w.fire(id, raft.LeaderContactTimer) }, nil
+	case "ends transfer":
+		return func(w *world) error { return w.fire(id, raft.TransferTimer) }, nil
 	case "saves":
 		return func(w *world) error { return w.saves(id) }, nil
+	case "applies":
+		return func(w *world) error { return w.applies(id) }, nil
+	case "copies state":
+		return func(w *world) error { return w.copyState(id) }, nil
+	case "stores snapshot":
+		return func(w *world) error { return w.storeSnapshot(id) }, nil
+	case "takes snapshot":
+		return func(w *world) error {
+			if err := w.copyState(id); err != nil {
+				return err
+			}
+			return w.storeSnapshot(id)
+		}, nil
 	}
 	return nil, errStatement
+}
+
+// parseJoin reads "join 4": servers that wait to be added.
+func (p *parser) parseJoin(words []string) (func(*world) error, error) {
+	ids, err := newServers(words, p.servers)
+	if err == nil && ids == nil {
+		err = errors.New("which servers join?")
+	}
+	p.servers = append(slices.Clone(p.servers), ids...)
+	return func(w *world) error {
+		for _, id := range ids {
+			if err := w.join(id); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, err
+}
+
+// parseMachine reads "machine 1 slow" and "machine 1 fast".
+func (p *parser) parseMachine(words []string) (func(*world) error, error) {
+	if len(words) != 2 || words[1] != "slow" && words[1] != "fast" {
+		return nil, errStatement
+	}
+	id, err := p.server(words[0])
+	return func(w *world) error { return w.setLazy(id, words[1] == "slow") }, err
 }
 
 func (p *parser) parseCluster(words []string) (func(*world) error, error) {
 	if p.servers != nil {
 		return nil, errors.New("there is one cluster already")
 	}
+	ids, err := newServers(words, nil)
+	if err == nil && ids == nil {
+		err = errors.New("a cluster has servers, such as: cluster 1 2 3")
+	}
+	p.servers = ids
+	return func(w *world) error { return w.begin(ids) }, err
+}
+
+// newServers reads the numbers of servers that are not there yet.
+func newServers(words []string, there []raft.ServerID) (ids []raft.ServerID, err error) {
 	for _, word := range words {
-		id, err := number(word)
-		if err != nil || id == 0 {
+		n, err := number(word)
+		id := raft.ServerID(n)
+		if err != nil || id == raft.None {
 			return nil, fmt.Errorf("a server is a number above 0, not %q", word)
 		}
-		if slices.Contains(p.servers, raft.ServerID(id)) {
+		if slices.Contains(ids, id) || slices.Contains(there, id) {
 			return nil, fmt.Errorf("server %d is there twice", id)
 		}
-		p.servers = append(p.servers, raft.ServerID(id))
+		ids = append(ids, id)
 	}
-	if p.servers == nil {
-		return nil, errors.New("a cluster has servers, such as: cluster 1 2 3")
-	}
-	ids := p.servers
-	return func(w *world) error { return w.begin(ids) }, nil
+	return ids, nil
 }
 
 // parseDisk reads "disk 1 slow", "disk 1 fast" and "disk 1 holds LOG [term T] [vote V]".
@@ -292,11 +363,18 @@ func parseLog(words []string) ([]raft.LogEntry, error) {
 		t, command, ok := strings.Cut(word, ":")
 		term, err := number(t)
 		if !ok || err != nil || command == "" {
-			return nil, fmt.Errorf("an entry is term:command or term:-, not %q", word)
+			return nil, fmt.Errorf("an entry is term:command, term:- or term:{configuration}, not %q", word)
 		}
 		e := raft.LogEntry{Term: raft.Term(term), Command: []byte(command)}
 		if command == "-" {
 			e.Kind, e.Command = raft.EntryEmpty, nil
+		}
+		if inner, ok := strings.CutPrefix(command, "{"); ok && strings.HasSuffix(inner, "}") {
+			c, err := configurationOf(strings.TrimSuffix(inner, "}"))
+			if err != nil {
+				return nil, err
+			}
+			e.Kind, e.Command = raft.EntryConfiguration, c.AppendTo(nil)
 		}
 		entries = append(entries, e)
 	}

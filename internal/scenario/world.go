@@ -2,7 +2,6 @@ package scenario
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"raftkv/internal/core"
@@ -22,6 +21,8 @@ type world struct {
 	isCut   map[link]bool
 	disks   map[raft.ServerID]raft.PersistentState // given before the cluster begins
 
+	requests []*request // the first has id 1
+
 	records []*trace.Record
 	current int // how many records there were when the current statement began
 
@@ -29,28 +30,25 @@ type world struct {
 	watch func(Happening) // may be nil
 }
 
-// flight is a message that was sent and has not arrived.
-type flight struct {
-	message raft.Message
-	number  int
-	held    bool // by "hold": nothing touches it until it is released
-}
-
 // server is a core with what the loop of a real server keeps for it. Like that
 // loop it takes all events that are waiting, carries out their merged effects,
 // and takes no event while its disk is being written.
 type server struct {
-	id   raft.ServerID
-	core core.Core // nil while the server is down
+	id    raft.ServerID
+	joins bool      // it began with an empty configuration
+	core  core.Core // nil while the server is down
 
-	disk    raft.PersistentState
-	slow    bool         // writes take until "saves"
-	writing bool         // a write is under way
+	disk    disk
+	writing bool         // a write is under way on a slow disk
 	effects raft.Effects // what is left to do, beginning with that write
 
-	inbox   []raft.Event // events that wait for the disk
-	timers  raft.Timers
-	applied []string // the commands that reached the state machine in this life
+	inbox  []raft.Event // events that wait for the disk
+	timers raft.Timers
+
+	machine machine
+	lazy    bool               // the state machine takes entries at "applies"
+	waiting []raft.CommitEntry // for a lazy state machine
+	copied  *image             // of the state machine, being written in the background
 }
 
 func newWorld(newCore core.New, c config, volatile bool) *world {
@@ -106,7 +104,7 @@ func (w *world) begin(ids []raft.ServerID) error {
 	w.checker = invariant.New(ids...)
 	w.checker.Volatile = volatile
 	for _, id := range ids {
-		w.servers = append(w.servers, &server{id: id, disk: w.disks[id]})
+		w.servers = append(w.servers, &server{id: id, disk: disk{PersistentState: w.disks[id]}})
 	}
 	for _, s := range w.servers {
 		if err := w.start(s); err != nil {
@@ -116,31 +114,50 @@ func (w *world) begin(ids []raft.ServerID) error {
 	return nil
 }
 
+// join starts a server that waits to be added to the cluster.
+func (w *world) join(id raft.ServerID) error {
+	w.checker.Joined(id)
+	s := &server{id: id, joins: true}
+	w.servers = append(w.servers, s)
+	return w.start(s)
+}
+
 func (w *world) start(s *server) error {
-	var ids []raft.ServerID
-	for _, o := range w.servers {
-		ids = append(ids, o.id)
+	var configuration raft.Configuration
+	if !s.joins {
+		configuration = w.configuration()
 	}
-	// The core gets a copy: what it does to the slice must not reach the disk.
-	saved := s.disk
-	saved.Entries = slices.Clone(saved.Entries)
+	saved := s.disk.load()
 	if err := w.checker.Restarted(s.id, saved); err != nil {
 		return err
 	}
 	c, effects, err := w.newCore(raft.Config{
 		ID:                 s.id,
-		Configuration:      raft.NewConfiguration(ids...),
+		Configuration:      configuration,
 		MaxBatchBytes:      w.config.batch,
 		MaxInflight:        w.config.inflight,
 		MaxBacklogBytes:    w.config.backlog,
+		TrailingBytes:      w.config.trailing,
 		DisablePreVote:     !w.config.preVote,
 		DisableQuorumCheck: !w.config.quorumCheck,
 	}, saved)
 	if err != nil {
 		return err
 	}
-	*s = server{id: s.id, core: c, disk: s.disk, slow: s.slow, effects: effects}
+	*s = server{id: s.id, joins: s.joins, core: c, disk: s.disk, lazy: s.lazy, effects: effects}
+	s.machine.configuration = configuration
 	return w.carryOut(s)
+}
+
+// configuration returns what the cluster began with.
+func (w *world) configuration() raft.Configuration {
+	var ids []raft.ServerID
+	for _, s := range w.servers {
+		if !s.joins {
+			ids = append(ids, s.id)
+		}
+	}
+	return raft.NewConfiguration(ids...)
 }
 
 func (w *world) crash(id raft.ServerID) error {
@@ -149,7 +166,9 @@ func (w *world) crash(id raft.ServerID) error {
 		return err
 	}
 	w.note(s, "crash")
-	*s = server{id: id, disk: s.disk, slow: s.slow} // a write under way is lost
+	s.disk.incoming = nil
+	*s = server{id: id, joins: s.joins, disk: s.disk, lazy: s.lazy} // a write under way is lost
+	w.loseRequests(id)
 	return nil
 }
 
@@ -192,7 +211,7 @@ func (w *world) setSlow(id raft.ServerID, slow bool) error {
 	if s.writing {
 		return fmt.Errorf("disk %d is being written", id)
 	}
-	s.slow = slow
+	s.disk.slow = slow
 	return nil
 }
 
@@ -243,6 +262,9 @@ func (w *world) step(s *server, event raft.Event) error {
 	r := &trace.Record{Number: uint64(len(w.records) + 1), Server: s.id, Before: s.core.Status(), Event: event}
 	r.After = r.Before // if the Step panics, the trace still shows it
 	w.records = append(w.records, r)
+	if read, ok := event.(raft.Read); ok {
+		w.checker.BeforeRead(s.id, read.Requests)
+	}
 	r.Effects = s.core.Step(event)
 	r.After = s.core.Status()
 	w.tellOfStep(s, r)
@@ -256,11 +278,19 @@ func (w *world) step(s *server, event raft.Event) error {
 // carryOut does what s.effects asks for, in the order that raft.Effects tells,
 // until nothing is left or a slow disk makes it wait.
 func (w *world) carryOut(s *server) error {
-	for _, m := range s.effects.Send {
-		w.send(m)
+	for _, answer := range s.effects.Answers {
+		if err := w.answered(s, answer); err != nil {
+			return err
+		}
 	}
-	s.effects.Send = nil
-	if s.effects.Save.Needed() && s.slow {
+	w.serveReads(s)
+	for _, m := range s.effects.Send {
+		if s.disk.fillIn(&m) {
+			w.send(m)
+		}
+	}
+	s.effects.Answers, s.effects.Send = nil, nil
+	if s.disk.slow && (s.effects.Save.Needed() || len(s.effects.Receive) > 0) {
 		s.writing = true
 		return nil
 	}
@@ -271,46 +301,123 @@ func (w *world) carryOut(s *server) error {
 func (w *world) afterWrite(s *server) error {
 	effects := s.effects
 	s.effects = raft.Effects{}
-	more := false
+	records := len(w.records)
 	if save := effects.Save; save.Needed() {
-		s.disk.CurrentTerm, s.disk.VotedFor = save.CurrentTerm, save.VotedFor
-		if first := save.FirstIndex; first != 0 {
-			s.disk.Entries = append(s.disk.Entries[:first-1:first-1], save.Entries...)
-		}
+		s.disk.save(save)
 		if err := w.checker.AfterSave(s.id, save); err != nil {
 			return err
 		}
-		if err := w.step(s, raft.Saved{Index: raft.Index(len(s.disk.Entries)), Term: s.disk.CurrentTerm}); err != nil {
+		if err := w.step(s, raft.Saved{Index: s.disk.lastIndex(), Term: s.disk.CurrentTerm}); err != nil {
 			return err
 		}
-		more = true
+	}
+	for _, c := range effects.Receive {
+		event, err := s.disk.receive(c)
+		if stored, ok := event.(raft.SnapshotStored); ok {
+			err = w.checker.SnapshotStored(s.id, stored.Snapshot)
+		}
+		if err == nil && event != nil {
+			err = w.step(s, event)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	for _, m := range effects.SendAfter {
 		w.send(m)
 	}
-	for _, e := range effects.Commit {
-		if err := w.checker.Applied(s.id, e); err != nil {
-			return err
-		}
-		if e.Kind == raft.EntryCommand {
-			s.applied = append(s.applied, string(e.Command))
-		}
-	}
+	s.waiting = append(s.waiting, effects.Commit...)
 	for kind, change := range effects.Timers {
 		if change.Action != raft.LeaveTimer {
 			s.timers[kind] = change
 		}
 	}
-	if n := len(effects.Commit); n > 0 {
-		if err := w.step(s, raft.Applied{Index: effects.Commit[n-1].Index}); err != nil {
+	s.disk.compact(effects.Compact)
+	if !s.lazy && len(s.waiting) > 0 {
+		if err := w.apply(s); err != nil {
 			return err
 		}
-		more = true
+		if err := w.step(s, raft.Applied{Index: s.machine.at.Index}); err != nil {
+			return err
+		}
 	}
-	if more {
+	if len(w.records) > records {
 		return w.carryOut(s)
 	}
 	return nil
+}
+
+// apply gives the state machine all that waits for it.
+func (w *world) apply(s *server) error {
+	for _, e := range s.waiting {
+		if err := w.checker.Applied(s.id, e); err != nil {
+			return err
+		}
+		if err := s.machine.apply(e, &s.disk); err != nil {
+			return err
+		}
+	}
+	s.waiting = nil
+	w.serveReads(s)
+	return nil
+}
+
+// applies lets a slow state machine take in what waits for it.
+func (w *world) applies(id raft.ServerID) error {
+	s, err := w.running(id)
+	if err != nil {
+		return err
+	}
+	if len(s.waiting) == 0 {
+		return fmt.Errorf("state machine %d has nothing to apply", id)
+	}
+	if err := w.apply(s); err != nil {
+		return err
+	}
+	return w.happens(s, raft.Applied{Index: s.machine.at.Index})
+}
+
+func (w *world) setLazy(id raft.ServerID, lazy bool) error {
+	s, err := w.running(id)
+	if err != nil {
+		return err
+	}
+	s.lazy = lazy
+	if !lazy && len(s.waiting) > 0 {
+		return w.applies(id)
+	}
+	return nil
+}
+
+// copyState begins a snapshot: the state machine is copied as it is now.
+func (w *world) copyState(id raft.ServerID) error {
+	s, err := w.running(id)
+	if err != nil {
+		return err
+	}
+	if s.machine.at.Index == 0 {
+		return fmt.Errorf("state machine %d has applied nothing yet", id)
+	}
+	s.copied = s.machine.snapshot()
+	return nil
+}
+
+// storeSnapshot ends it: the copy is on the disk.
+func (w *world) storeSnapshot(id raft.ServerID) error {
+	s, err := w.running(id)
+	if err != nil {
+		return err
+	}
+	if s.copied == nil {
+		return fmt.Errorf("server %d is not taking a snapshot", id)
+	}
+	i := *s.copied
+	s.copied = nil
+	s.disk.publish(i)
+	if err := w.checker.SnapshotStored(id, i.Snapshot); err != nil {
+		return err
+	}
+	return w.happens(s, raft.SnapshotStored{Snapshot: i.Snapshot})
 }
 
 // timesOut says that a server has heard no leader for its election timeout. The
@@ -334,7 +441,7 @@ func (w *world) fire(id raft.ServerID, kind raft.TimerKind) error {
 		return err
 	}
 	if s.timers[kind].Action != raft.RestartTimer {
-		names := [...]string{raft.ElectionTimer: "election", raft.HeartbeatTimer: "heartbeat", raft.LeaderContactTimer: "leader-contact", raft.QuorumCheckTimer: "quorum-check"}
+		names := [...]string{raft.ElectionTimer: "election", raft.HeartbeatTimer: "heartbeat", raft.LeaderContactTimer: "leader-contact", raft.QuorumCheckTimer: "quorum-check", raft.TransferTimer: "transfer"}
 		return fmt.Errorf("the %s timer of server %d is not running", names[kind], id)
 	}
 	number := s.timers[kind].Number
@@ -368,139 +475,4 @@ func (w *world) trySubmit(id raft.ServerID, commands [][]byte) (refusal, err err
 		}
 	}
 	return refusal, nil
-}
-
-// What happens to messages.
-
-// nothingInFlight is the error of a line about messages that are not there.
-type nothingInFlight struct{ link }
-
-func (e nothingInFlight) Error() string {
-	return fmt.Sprintf("nothing is in flight from %d to %d", e.from, e.to)
-}
-
-func (w *world) send(m raft.Message) {
-	f := w.fly(Sent, m)
-	if w.isCut[link{m.From, m.To}] {
-		w.lose(f)
-	}
-}
-
-// inFlight returns what of a link is meant, oldest first.
-func (w *world) inFlight(l link, what which) ([]*flight, error) {
-	var found []*flight
-	for _, f := range w.flying {
-		if !f.held && f.message.From == l.from && f.message.To == l.to {
-			found = append(found, f)
-		}
-	}
-	switch {
-	case len(found) == 0:
-		return nil, nothingInFlight{l}
-	case what == oldest:
-		found = found[:1]
-	case what == newest:
-		found = found[len(found)-1:]
-	}
-	return found, nil
-}
-
-// land takes a message out of flight and gives it to its receiver. A server
-// that is down never sees it.
-func (w *world) land(f *flight) error {
-	w.remove(f)
-	s, err := w.server(f.message.To)
-	if err != nil || s.core == nil {
-		w.tellOf(Lost, f)
-		return err
-	}
-	w.tellOf(Arrived, f)
-	return w.happens(s, f.message)
-}
-
-func (w *world) remove(f *flight) {
-	w.flying = slices.DeleteFunc(w.flying, func(o *flight) bool { return o == f })
-}
-
-func (w *world) lose(f *flight) {
-	w.remove(f)
-	w.tellOf(Lost, f)
-}
-
-func (w *world) deliver(l link, what which) error {
-	flights, err := w.inFlight(l, what)
-	for _, f := range flights {
-		if err := w.land(f); err != nil {
-			return err
-		}
-	}
-	return err
-}
-
-// deliverAll delivers, oldest first, until nothing is in flight but what is held.
-func (w *world) deliverAll() error {
-	const enough = 10_000
-	for range enough {
-		at := slices.IndexFunc(w.flying, func(f *flight) bool { return !f.held })
-		if at < 0 {
-			return nil
-		}
-		if err := w.land(w.flying[at]); err != nil {
-			return err
-		}
-	}
-	return fmt.Errorf("after %d messages the servers still send more", enough)
-}
-
-func (w *world) drop(l link, what which) error {
-	flights, err := w.inFlight(l, what)
-	for _, f := range flights {
-		w.lose(f)
-	}
-	return err
-}
-
-func (w *world) duplicate(l link, what which) error {
-	flights, err := w.inFlight(l, what)
-	for _, f := range flights {
-		w.fly(Copied, f.message)
-	}
-	return err
-}
-
-func (w *world) hold(l link, what which) error {
-	flights, err := w.inFlight(l, what)
-	for _, f := range flights {
-		f.held = true
-	}
-	return err
-}
-
-func (w *world) release(l link) error {
-	released := false
-	for _, f := range w.flying {
-		if f.held && f.message.From == l.from && f.message.To == l.to {
-			f.held, released = false, true
-		}
-	}
-	if !released {
-		return nothingInFlight{l}
-	}
-	return nil
-}
-
-// cut loses everything on a link, what is in flight included, until it is healed.
-func (w *world) cut(l link) error {
-	w.isCut[l] = true
-	for _, f := range slices.Clone(w.flying) {
-		if !f.held && f.message.From == l.from && f.message.To == l.to {
-			w.lose(f)
-		}
-	}
-	return nil
-}
-
-func (w *world) heal(l link) error {
-	w.isCut[l] = false
-	return nil
 }
