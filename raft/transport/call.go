@@ -44,7 +44,7 @@ func replyLost(to raft.ServerID, reason error) error {
 // too large for a frame, or finds the way back full, is dropped, so ctx should
 // have a deadline. Any number of goroutines may call it.
 func (e *endpoint) Call(ctx context.Context, to raft.ServerID, payload []byte) ([]byte, error) {
-	p := e.peers[to]
+	p := e.peer(to)
 	if p == nil {
 		return nil, notSent(to, errNoPeer)
 	}

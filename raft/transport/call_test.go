@@ -146,7 +146,7 @@ func TestCallTellsWhetherTheRequestMayHaveBeenExecuted(t *testing.T) {
 		require.ErrorIs(t, r.err, ErrReplyLost)
 		require.Equal(t, time.Second, r.after)
 		require.EqualValues(t, 1, executed.Load())
-		require.Empty(t, nodes[0].peers[2].calls, "a call is left over")
+		require.Empty(t, nodes[0].peer(2).calls, "a call is left over")
 	})
 	run("server crashes while it handles it", nil, func(t *testing.T, nodes []*memoryNode) {
 		done := startCall(t.Context(), nodes[0], 2, "put")
@@ -159,13 +159,13 @@ func TestCallTellsWhetherTheRequestMayHaveBeenExecuted(t *testing.T) {
 	run("the way there breaks", nil, func(t *testing.T, nodes []*memoryNode) {
 		done := startCall(t.Context(), nodes[0], 2, "put")
 		synctest.Wait()
-		nodes[0].peers[2].out.Close()
+		nodes[0].peer(2).out.Close()
 		require.ErrorIs(t, (<-done).err, ErrReplyLost)
 	})
 	run("the way back breaks", nil, func(t *testing.T, nodes []*memoryNode) {
 		done := startCall(t.Context(), nodes[0], 2, "put")
 		synctest.Wait()
-		nodes[1].peers[1].out.Close()
+		nodes[1].peer(1).out.Close()
 		require.ErrorIs(t, (<-done).err, ErrReplyLost)
 	})
 	run("we close", nil, func(t *testing.T, nodes []*memoryNode) {

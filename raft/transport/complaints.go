@@ -23,19 +23,28 @@ type complaints struct {
 	lastStranger time.Time
 }
 
-// subject is what a complaint is about: one side of one peer, or all strangers
-// together (peer None), so that nobody can make the table grow.
+// subject is what a complaint is about: one side of one server. Complaints about
+// strangers are counted together, so that nobody can make the table grow.
 type subject struct {
-	peer raft.ServerID
-	side side
+	peer     raft.ServerID // None if that is not known
+	side     side
+	stranger bool // not a peer by Config.Peers or SetPeers
+}
+
+// key is where a subject stands in the table.
+func (s subject) key() subject {
+	if s.stranger {
+		s.peer = raft.None
+	}
+	return s
 }
 
 type side uint8
 
 const (
-	outgoingSide side = iota // our connection to the peer
-	incomingSide             // the peer's connections to us
-	queueSide                // what waits for the peer
+	outgoingSide side = iota // our connection to the server
+	incomingSide             // the server's connections to us
+	queueSide                // what waits for the server
 )
 
 // about writes one line, unless that would repeat the last one on the subject.
@@ -44,16 +53,16 @@ func (c *complaints) about(s subject, text, addr string, err error) {
 	reason := cause(err)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.last[s] == text+addr+reason {
+	if c.last[s.key()] == text+addr+reason {
 		return
 	}
-	if s.peer == raft.None {
+	if s.stranger {
 		if time.Since(c.lastStranger) < time.Second {
 			return
 		}
 		c.lastStranger = time.Now()
 	}
-	c.last[s] = text + addr + reason
+	c.last[s.key()] = text + addr + reason
 	c.log.Warn(text, "peer", uint64(s.peer), "addr", addr, "reason", reason)
 }
 
@@ -61,7 +70,7 @@ func (c *complaints) about(s subject, text, addr string, err error) {
 func (c *complaints) settled(s subject) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.last, s)
+	delete(c.last, s.key())
 }
 
 // cause returns an error's text without the addresses of the connection. They

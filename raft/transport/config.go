@@ -28,9 +28,17 @@ type Config struct {
 	Addr     string
 	Listener net.Listener
 
-	// Peers gives the address of every other server, host:port. Entries for ID
-	// itself are ignored, and so are all addresses by an in-memory transport.
+	// Peers gives the address of every other server, host:port, until SetPeers
+	// gives others; see there. A server that waits to be added to a cluster has
+	// none. An in-memory transport dials by id, so that addresses need not be
+	// real there.
 	Peers map[raft.ServerID]string
+
+	// AdvertiseAddr is where the other servers reach this one, host:port. They
+	// learn it in the handshake and use it if they do not know better. At most 255
+	// bytes. Empty means Peers[ID], or else the address that is listened on, which
+	// is of no use to others if it is that of all interfaces.
+	AdvertiseAddr string
 
 	// Deliver takes messages that have arrived. The slice and what it refers to
 	// belong to Deliver. It is called by one goroutine per connection, so by
@@ -99,16 +107,19 @@ var ErrNotSent = errors.New("transport: request not sent")
 // whether it still will be.
 var ErrReplyLost = errors.New("transport: reply lost")
 
-const maxHTTPAddr = 255
+const maxAddr = 255
 
 func (c Config) withDefaults() (Config, error) {
+	setDefault(&c.AdvertiseAddr, c.Peers[c.ID])
 	switch {
 	case c.ID == raft.None:
 		return c, errors.New("transport: server id 0 means nobody; ids start at 1")
 	case c.Deliver == nil:
 		return c, errors.New("transport: Config.Deliver is needed")
-	case len(c.HTTPAddr) > maxHTTPAddr:
-		return c, fmt.Errorf("transport: the HTTP address has %d bytes; at most %d are allowed", len(c.HTTPAddr), maxHTTPAddr)
+	case len(c.HTTPAddr) > maxAddr:
+		return c, fmt.Errorf("transport: the HTTP address has %d bytes; at most %d are allowed", len(c.HTTPAddr), maxAddr)
+	case len(c.AdvertiseAddr) > maxAddr:
+		return c, fmt.Errorf("transport: the advertised address has %d bytes; at most %d are allowed", len(c.AdvertiseAddr), maxAddr)
 	case c.MaxFrameBytes < 0 || c.MaxFrameBytes > 1<<30:
 		return c, fmt.Errorf("transport: MaxFrameBytes is %d; at most 1 GiB is allowed", c.MaxFrameBytes)
 	}

@@ -16,6 +16,7 @@
 //	frame.go      length, checksums, payload
 //	message.go    the payload that is a raft.Message
 //	handshake.go  who is who, and which disk is whose
+//	peers.go      who the other servers are, and how that changes
 //	peer.go       what waits for one other server, and the goroutine that writes it
 //	receive.go    the connections that others made
 //	call.go       a request and its reply, for clients that asked the wrong server

@@ -20,9 +20,13 @@ type endpoint struct {
 	cfg      Config
 	run      uint64 // hello.Run
 	listener net.Listener
-	dial     func(context.Context, raft.ServerID) (net.Conn, error)
+	dial     dialFunc
 
-	peers      map[raft.ServerID]*peer // never changes
+	mu     sync.Mutex // taken before a peer's
+	closed bool
+	peers  map[raft.ServerID]*peer
+	cuts   map[raft.ServerID]cut // those of servers that are no peers now, too
+
 	complaints *complaints
 
 	conns    chan struct{} // a token for each connection that others have made
@@ -36,45 +40,37 @@ type endpoint struct {
 	closeErr  error
 }
 
+// dialFunc makes a connection to a server.
+type dialFunc func(ctx context.Context, to raft.ServerID, addr string) (net.Conn, error)
+
 // start begins to accept connections and to make them.
-func start(cfg Config, listener net.Listener, dial func(context.Context, raft.ServerID) (net.Conn, error)) *endpoint {
+func start(cfg Config, listener net.Listener, dial dialFunc) *endpoint {
 	e := &endpoint{
 		cfg:        cfg,
 		run:        rand.Uint64(),
 		listener:   listener,
 		dial:       dial,
 		peers:      map[raft.ServerID]*peer{},
+		cuts:       map[raft.ServerID]cut{},
 		complaints: &complaints{log: cfg.Logger, last: map[subject]string{}},
 		conns:      make(chan struct{}, cfg.MaxConns),
 		requests:   make(chan struct{}, cfg.MaxRequests),
 	}
 	e.ctx, e.cancel = context.WithCancel(context.Background())
-	for id, addr := range cfg.Peers {
-		if id != cfg.ID {
-			e.peers[id] = &peer{
-				id:       id,
-				addr:     addr,
-				maxFrame: cfg.MaxFrameBytes,
-				maxQueue: cfg.MaxQueueBytes,
-				wake:     make(chan struct{}, 1),
-				calls:    map[uint64]*call{},
-			}
-		}
-	}
+	e.SetPeers(cfg.Peers)
 	e.wg.Go(e.acceptAll)
-	for _, p := range e.peers {
-		e.wg.Go(func() { e.keepConnected(p) })
-	}
 	return e
 }
 
 // Send passes messages on, each to the server that its To names. It never
 // blocks: what does not fit into a peer's queue is dropped, as are messages to
-// servers that are not peers. Entries are shared, not copied; nobody may change
-// them afterwards. Any number of goroutines may call it.
+// servers that are neither peers nor guests (SetPeers). Entries and parts of
+// snapshots are shared, not copied; nobody may change them afterwards. Of the
+// parts of snapshots that wait for one server all but the newest may be dropped.
+// Any number of goroutines may call it.
 func (e *endpoint) Send(messages []raft.Message) {
 	for _, m := range messages {
-		if p := e.peers[m.To]; p != nil {
+		if p := e.peer(m.To); p != nil {
 			e.enqueue(p, outgoing{kind: messageFrame, message: m})
 		}
 	}
@@ -84,42 +80,21 @@ func (e *endpoint) Send(messages []raft.Message) {
 func (e *endpoint) enqueue(p *peer, o outgoing) error {
 	err := p.enqueue(o)
 	if err == errQueueFull || err == errTooLarge {
-		e.complaints.about(subject{p.id, queueSide}, "dropped what should go to a peer", p.addr, err)
+		e.complaints.about(e.subject(p.id, queueSide), "dropped what should go to a peer", p.addr, err)
 	}
 	return err
 }
 
-// PeerHTTP returns the address at which clients reach a peer, as its last
-// handshake told; empty if that is not known.
+// PeerHTTP returns the address at which clients reach a peer or guest, as its
+// last handshake told; empty if that is not known.
 func (e *endpoint) PeerHTTP(id raft.ServerID) string {
-	p := e.peers[id]
+	p := e.peer(id)
 	if p == nil {
 		return ""
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.httpAddr
-}
-
-// Cut drops everything to and from a peer until Heal, as a network that
-// swallows packets would: connections stay, and nobody is told. Calls that
-// were sent wait for their context; later ones end with ErrNotSent.
-func (e *endpoint) Cut(id raft.ServerID) {
-	if p := e.peers[id]; p != nil {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.deaf, p.mute = true, true
-		p.dropWaiting(errCut)
-	}
-}
-
-// Heal ends Cut.
-func (e *endpoint) Heal(id raft.ServerID) {
-	if p := e.peers[id]; p != nil {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.deaf, p.mute = false, false
-	}
 }
 
 // Close ends all connections and goroutines. Messages that wait are dropped,
@@ -129,9 +104,12 @@ func (e *endpoint) Close() error {
 	e.closeOnce.Do(func() {
 		e.cancel()
 		e.listener.Close()
+		e.mu.Lock()
+		e.closed = true
 		for _, p := range e.peers {
-			p.close()
+			p.close(errClosed)
 		}
+		e.mu.Unlock()
 		e.closeErr = e.wait()
 	})
 	return e.closeErr

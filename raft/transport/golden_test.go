@@ -22,12 +22,13 @@ func examples() map[string][]byte {
 		To:       2,
 		Store:    raft.StoreID([]byte("store of node 1.")),
 		Run:      0x77,
+		Addr:     "127.0.0.1:9080",
 		HTTPAddr: "127.0.0.1:8080",
 	}
 	accept := h
 	accept.From, accept.To = 2, 1
 	accept.Store = raft.StoreID([]byte("store of node 2."))
-	accept.HTTPAddr = "127.0.0.1:8081"
+	accept.Addr, accept.HTTPAddr = "127.0.0.1:9081", "127.0.0.1:8081"
 
 	configuration := raft.Configuration{
 		Voters:    []raft.ServerID{1, 2, 3},

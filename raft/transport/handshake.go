@@ -38,7 +38,8 @@ type hello struct {
 	// without closing its connections.
 	Run uint64
 
-	HTTPAddr string
+	Addr     string // where the other servers reach the speaker
+	HTTPAddr string // where clients reach it
 }
 
 func appendPreamble(b []byte, version uint16) []byte {
@@ -66,8 +67,10 @@ func appendHello(b []byte, kind frameKind, h hello) []byte {
 	b = appendUint64s(b, uint64(h.Cluster), uint64(h.From), uint64(h.To))
 	b = append(b, h.Store[:]...)
 	b = appendUint64s(b, h.Run)
-	b = append(b, byte(len(h.HTTPAddr)))
-	b = append(b, h.HTTPAddr...)
+	for _, addr := range []string{h.Addr, h.HTTPAddr} {
+		b = append(b, byte(len(addr)))
+		b = append(b, addr...)
+	}
 	return endFrame(b, start)
 }
 
@@ -81,8 +84,9 @@ func decodeHello(b []byte) (hello, error) {
 	}
 	copy(h.Store[:], f.bytes(uint32(len(h.Store))))
 	h.Run = f.uint64()
+	h.Addr = string(f.bytes(uint32(f.uint8())))
 	h.HTTPAddr = string(f.bytes(uint32(f.uint8())))
-	if !f.end() || !utf8.ValidString(h.HTTPAddr) {
+	if !f.end() || !utf8.ValidString(h.Addr) || !utf8.ValidString(h.HTTPAddr) {
 		return hello{}, badf("a handshake has the wrong length or a field out of range")
 	}
 	return h, nil
@@ -138,35 +142,35 @@ func (e *endpoint) greet(p *peer, conn net.Conn, r *bufio.Reader) (hello, error)
 	return h, conn.SetDeadline(time.Time{})
 }
 
-// welcome is the handshake of the side that was dialled. The peer is nil if it
-// is not known who that was.
-func (e *endpoint) welcome(conn net.Conn, r *bufio.Reader) (*peer, hello, error) {
+// welcome is the handshake of the side that was dialled, up to the answer. With
+// an error the hello is what the other side says, as far as that is known.
+func (e *endpoint) welcome(conn net.Conn, r *bufio.Reader) (hello, error) {
 	conn.SetDeadline(time.Now().Add(e.cfg.HandshakeTimeout))
 	version, err := readPreamble(r)
 	if err != nil {
-		return nil, hello{}, err // nothing to say to who does not speak the protocol
+		return hello{}, err // nothing to say to who does not speak the protocol
 	}
 	if version != protocolVersion {
 		err := badVersion(version)
 		e.refuse(conn, err)
-		return nil, hello{}, err
+		return hello{}, err
 	}
 	payload, err := readFrame(r, maxHandshakeFrame)
 	if err != nil {
-		return nil, hello{}, err
+		return hello{}, err
 	}
 	if kind := frameKind(payload[0]); kind != helloFrame {
-		return nil, hello{}, badf("a connection begins with a frame of kind %d", kind)
+		return hello{}, badf("a connection begins with a frame of kind %d", kind)
 	}
 	h, err := decodeHello(payload[1:])
 	if err != nil {
-		return nil, hello{}, err
+		return hello{}, err
 	}
 	if err := e.checkHello(h); err != nil {
 		e.refuse(conn, err)
-		return e.peers[h.From], hello{}, err
+		return h, err
 	}
-	return e.peers[h.From], h, nil
+	return h, nil
 }
 
 func badVersion(theirs uint16) error {
@@ -181,12 +185,14 @@ func (e *endpoint) hello(to raft.ServerID) hello {
 		To:       to,
 		Store:    e.cfg.Store,
 		Run:      e.run,
+		Addr:     e.cfg.AdvertiseAddr,
 		HTTPAddr: e.cfg.HTTPAddr,
 	}
 }
 
-// checkHello finds what is wrong with the other side. Its store comes last:
-// CheckStore may remember it, so everything else must be in order.
+// checkHello finds what is wrong with the other side. That it is not a peer is
+// not wrong, see SetPeers. Its store comes last: CheckStore may remember it, so
+// everything else must be in order.
 func (e *endpoint) checkHello(h hello) error {
 	switch {
 	case h.Cluster != e.cfg.Cluster:
@@ -195,8 +201,8 @@ func (e *endpoint) checkHello(h hello) error {
 		return badf("server %d looks for server %d and has reached server %d", h.From, h.To, e.cfg.ID)
 	case h.From == e.cfg.ID:
 		return badf("two servers call themselves server %d", h.From)
-	case e.peers[h.From] == nil:
-		return badf("server %d is not a peer of server %d", h.From, e.cfg.ID)
+	case h.From == raft.None:
+		return badf("server id 0 means nobody; ids start at 1")
 	}
 	if e.cfg.CheckStore == nil {
 		return nil

@@ -75,15 +75,7 @@ func (n *Network) set(l link, cut bool) {
 	}
 }
 
-func (e *endpoint) setDeaf(from raft.ServerID, deaf bool) {
-	if p := e.peers[from]; p != nil {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.deaf = deaf
-	}
-}
-
-func (n *Network) dial(ctx context.Context, to raft.ServerID) (net.Conn, error) {
+func (n *Network) dial(ctx context.Context, to raft.ServerID, _ string) (net.Conn, error) {
 	n.mu.Lock()
 	m := n.members[to]
 	n.mu.Unlock()

@@ -116,7 +116,7 @@ func dialTimes(t *testing.T, reason error, interval time.Duration) (times []time
 	cfg, err := cfg.withDefaults()
 	require.NoError(t, err)
 	began := time.Now()
-	e := start(cfg, &pipes{made: make(chan net.Conn), closed: make(chan struct{})}, func(ctx context.Context, _ raft.ServerID) (net.Conn, error) {
+	e := start(cfg, &pipes{made: make(chan net.Conn), closed: make(chan struct{})}, func(ctx context.Context, _ raft.ServerID, _ string) (net.Conn, error) {
 		if ctx.Err() == nil { // else Close has begun
 			times = append(times, time.Since(began))
 		}
@@ -236,7 +236,7 @@ func TestSlowServerSlowsItsPeersDown(t *testing.T) {
 			nodes[0].Send([]raft.Message{heartbeat(1, 2, 1)})
 		}
 		synctest.Wait()
-		require.LessOrEqual(t, nodes[0].peers[2].queued, 10_000)
+		require.LessOrEqual(t, nodes[0].peer(2).queued, 10_000)
 		require.Equal(t, 1, nodes[0].log.count("too much is waiting"))
 		close(release)
 		synctest.Wait()
@@ -298,7 +298,7 @@ func TestComplaints(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &logbook{}
 		c := &complaints{log: slog.New(slog.NewTextHandler(log, nil)), last: map[subject]string{}}
-		peer, stranger := subject{2, outgoingSide}, subject{side: incomingSide}
+		peer, stranger := subject{peer: 2, side: outgoingSide}, subject{side: incomingSide, stranger: true}
 		complain := func(s subject, reason string) { c.about(s, "trouble", "addr", errors.New(reason)) }
 		lines := func() int { return log.count("trouble") }
 
@@ -307,14 +307,15 @@ func TestComplaints(t *testing.T) {
 		require.Equal(t, 1, lines(), "the same again")
 		complain(peer, "b")
 		require.Equal(t, 2, lines(), "another reason")
-		complain(subject{3, outgoingSide}, "b")
-		complain(subject{2, incomingSide}, "b")
+		complain(subject{peer: 3, side: outgoingSide}, "b")
+		complain(subject{peer: 2, side: incomingSide}, "b")
 		require.Equal(t, 4, lines(), "about something else")
 		c.settled(peer)
 		complain(peer, "b")
 		require.Equal(t, 5, lines(), "again, after it had been well")
 
 		for range 1000 {
+			stranger.peer++
 			complain(stranger, rand.Text())
 		}
 		require.Equal(t, 6, lines(), "strangers must not fill the log")

@@ -29,7 +29,7 @@ var (
 	errCut       = errors.New("the connection is cut")
 	errQueueFull = errors.New("too much is waiting for this server")
 	errTooLarge  = errors.New("larger than a frame may be")
-	errNoPeer    = errors.New("not a peer")
+	errNoPeer    = errors.New("it is not a peer")
 	errUnhandled = errors.New("it takes no more requests now")
 )
 
@@ -37,23 +37,34 @@ var (
 // to it.
 type peer struct {
 	id       raft.ServerID
-	addr     string
-	maxFrame int // bytes of a payload
-	maxQueue int // bytes
+	addr     string // empty if it is not known
+	named    bool   // by Config.Peers or SetPeers, else it is a guest; protected by endpoint.mu
+	maxFrame int    // bytes of a payload
+	maxQueue int    // bytes
+
+	ctx    context.Context // ends when this is a peer no longer
+	cancel context.CancelFunc
 
 	wake chan struct{} // holds one token if the queue is not empty
 
 	mu     sync.Mutex
-	closed bool
+	closed error // why nothing is taken any more; nil while this is a peer
 
 	queue []outgoing
-	// queued counts the bytes of queue and of what was taken from it and is not
-	// yet written. Invariant: at most maxQueue, or one frame.
+	// queued counts the bytes of queue, of nextPart, and of what was taken from
+	// the queue and is not yet written. Invariant: at most maxQueue, or one frame.
 	queued int
+
+	// A part of a snapshot takes long to write, and a heartbeat that comes too late
+	// costs an election. So one part at most, partUnderWay, is in the queue or
+	// being written, and the next one waits outside until it is through. It may be
+	// overtaken there, and replaced by a newer one.
+	partUnderWay bool
+	nextPart     *outgoing
 
 	calls map[uint64]*call // no reply yet, by id
 
-	deaf, mute bool // what comes from the peer, or goes to it, is dropped
+	cut cut
 
 	out      net.Conn // our connection to the peer; nil if there is none
 	outRun   uint64   // the run of the server that accepted it
@@ -78,6 +89,12 @@ func (o outgoing) size() int {
 	return frameHeader + 1 + len(o.rest)
 }
 
+// isPart reports whether the frame brings a part of a snapshot.
+func (o outgoing) isPart() bool {
+	args, ok := o.message.Body.(raft.InstallSnapshotArgs)
+	return ok && len(args.Data) > 0
+}
+
 func (o outgoing) appendTo(b []byte) []byte {
 	start := len(b)
 	b = beginFrame(b, o.kind)
@@ -97,10 +114,14 @@ func (p *peer) enqueue(o outgoing) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	outside := o.isPart() && p.partUnderWay
+	if outside {
+		p.dropNextPart()
+	}
 	switch {
-	case p.closed:
-		return errClosed
-	case p.mute:
+	case p.closed != nil:
+		return p.closed
+	case p.cut.mute:
 		return errCut
 	case p.queued > 0 && p.queued+size > p.maxQueue:
 		return errQueueFull
@@ -108,13 +129,25 @@ func (p *peer) enqueue(o outgoing) error {
 	if o.call != nil {
 		p.calls[o.call.id] = o.call
 	}
-	p.queue = append(p.queue, o)
 	p.queued += size
+	if outside {
+		p.nextPart = &o
+	} else {
+		p.push(o)
+	}
+	return nil
+}
+
+// push puts a frame into the queue. Needs p.mu.
+func (p *peer) push(o outgoing) {
+	p.queue = append(p.queue, o)
+	if o.isPart() {
+		p.partUnderWay = true
+	}
 	select {
 	case p.wake <- struct{}{}:
 	default: // the token is there
 	}
-	return nil
 }
 
 // take returns all that waits; spare is memory for the next queue. From here
@@ -137,14 +170,34 @@ func (p *peer) written(batch []outgoing) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, o := range batch {
-		p.queued -= o.size()
+		p.forget(o)
+	}
+	if !p.partUnderWay && p.nextPart != nil {
+		p.push(*p.nextPart)
+		p.nextPart = nil
+	}
+}
+
+// forget gives back the room of a frame that was in the queue. Needs p.mu.
+func (p *peer) forget(o outgoing) {
+	p.queued -= o.size()
+	if o.isPart() {
+		p.partUnderWay = false
+	}
+}
+
+func (p *peer) dropNextPart() {
+	if p.nextPart != nil {
+		p.queued -= p.nextPart.size()
+		p.nextPart = nil
 	}
 }
 
 // dropWaiting empties the queue. Needs p.mu.
 func (p *peer) dropWaiting(reason error) {
+	p.dropNextPart()
 	for _, o := range p.queue {
-		p.queued -= o.size()
+		p.forget(o)
 		if o.call != nil {
 			p.finish(o.call, nil, notSent(p.id, reason))
 		}
@@ -175,36 +228,42 @@ func (p *peer) disconnected(reason error) {
 	p.loseReplies(reason)
 }
 
-func (p *peer) close() {
+// close ends everything that has to do with the peer.
+func (p *peer) close(reason error) {
+	p.cancel()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.closed = true
-	p.dropWaiting(errClosed)
+	p.closed = reason
+	if p.in != nil {
+		p.in.Close()
+	}
+	p.dropWaiting(reason)
+	p.loseReplies(reason)
 }
 
 // keepConnected is the goroutine that writes to one peer: it connects, writes
-// what waits until that fails, and connects again, until Close.
+// what waits until that fails, and connects again, as long as it is a peer.
 func (e *endpoint) keepConnected(p *peer) {
-	about := subject{p.id, outgoingSide}
 	backoff := e.cfg.MinBackoff
 	for {
 		began := time.Now()
 		connected, err := e.speak(p)
 		p.disconnected(err)
-		if e.ctx.Err() != nil {
+		if p.ctx.Err() != nil {
 			return
 		}
+		about := e.subject(p.id, outgoingSide)
 		if connected && time.Since(began) >= steady {
 			backoff = e.cfg.MinBackoff
 			e.complaints.settled(about)
-			e.complaints.settled(subject{p.id, queueSide})
+			e.complaints.settled(e.subject(p.id, queueSide))
 		}
 		if connected {
 			e.complaints.about(about, "lost the connection to a peer", p.addr, err)
 		} else {
 			e.complaints.about(about, "cannot connect to a peer", p.addr, err)
 		}
-		e.pause(p, backoff, err)
+		p.pause(e.cfg.MinBackoff, backoff, err)
 		backoff = min(2*backoff, e.cfg.MaxBackoff)
 	}
 }
@@ -214,38 +273,38 @@ func (e *endpoint) keepConnected(p *peer) {
 // early, because a peer that has just returned must hear its leader before it
 // loses patience. But one that refused us, or is not what it should be, will
 // not be another one so soon.
-func (e *endpoint) pause(p *peer, backoff time.Duration, err error) {
+func (p *peer) pause(minBackoff, backoff time.Duration, err error) {
 	wait := backoff/2 + rand.N(backoff/2+1)
-	least := min(wait, e.cfg.MinBackoff)
+	least := min(wait, minBackoff)
 	if errors.As(err, new(refusal)) || errors.As(err, new(protocolError)) {
 		least = wait
 	}
-	e.sleep(least, nil)
-	e.sleep(wait-least, p.wake)
+	sleep(p.ctx, least, nil)
+	sleep(p.ctx, wait-least, p.wake)
 }
 
-// sleep returns after d, when wake has a token, or when the endpoint is closed.
-func (e *endpoint) sleep(d time.Duration, wake <-chan struct{}) {
+// sleep returns after d, when wake has a token, or when ctx ends.
+func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 	case <-wake:
-	case <-e.ctx.Done():
+	case <-ctx.Done():
 	}
 }
 
 // speak makes a connection to the peer and writes to it until it breaks.
 // connected is false if the handshake did not succeed.
 func (e *endpoint) speak(p *peer) (connected bool, err error) {
-	ctx, cancel := context.WithTimeout(e.ctx, e.cfg.DialTimeout)
-	conn, err := e.dial(ctx, p.id)
+	ctx, cancel := context.WithTimeout(p.ctx, e.cfg.DialTimeout)
+	conn, err := e.dial(ctx, p.id, p.addr)
 	cancel()
 	if err != nil {
 		return false, err
 	}
 	defer conn.Close()
-	stop := context.AfterFunc(e.ctx, func() { conn.Close() })
+	stop := context.AfterFunc(p.ctx, func() { conn.Close() })
 	defer stop()
 
 	r := bufio.NewReaderSize(conn, maxHandshakeFrame)

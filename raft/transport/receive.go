@@ -27,11 +27,11 @@ func (e *endpoint) acceptAll() {
 			return
 		}
 		if err != nil {
-			e.complaints.about(subject{side: incomingSide}, "cannot accept connections", e.listener.Addr().String(), err)
+			e.complaints.about(subject{side: incomingSide, stranger: true}, "cannot accept connections", e.listener.Addr().String(), err)
 			if errors.Is(err, net.ErrClosed) {
 				return
 			}
-			e.sleep(e.cfg.MinBackoff, nil) // there may be no file descriptor left; some will come free
+			sleep(e.ctx, e.cfg.MinBackoff, nil) // there may be no file descriptor left; some will come free
 			continue
 		}
 		select {
@@ -41,7 +41,7 @@ func (e *endpoint) acceptAll() {
 				e.serve(conn)
 			})
 		default:
-			e.complaints.about(subject{side: incomingSide}, "refused a connection", host(conn), errTooManyConns)
+			e.complaints.about(subject{side: incomingSide, stranger: true}, "refused a connection", host(conn), errTooManyConns)
 			conn.Close()
 		}
 	}
@@ -54,22 +54,22 @@ func (e *endpoint) serve(conn net.Conn) {
 	defer stop()
 
 	r := bufio.NewReaderSize(conn, readBuffer)
-	p, theirs, err := e.welcome(conn, r)
-	about := subject{side: incomingSide}
-	if p != nil {
-		about.peer = p.id
-	}
+	theirs, err := e.welcome(conn, r)
 	if err != nil {
-		e.complain(about, "refused a connection", conn, err)
+		e.complain(e.subject(theirs.From, incomingSide), "refused a connection", conn, err)
 		return
 	}
-	p.accepted(conn, theirs)
-	defer p.ended(conn)
+	p := e.admit(conn, theirs)
+	if p == nil {
+		return
+	}
+	defer e.leave(p, conn)
 	began := time.Now()
 	accept := appendHello(appendPreamble(nil, protocolVersion), acceptFrame, e.hello(p.id))
 	if _, err = conn.Write(accept); err == nil {
 		err = e.receive(p, conn, r)
 	}
+	about := e.subject(p.id, incomingSide)
 	if time.Since(began) >= steady {
 		e.complaints.settled(about)
 	}
@@ -111,14 +111,16 @@ func (p *peer) accepted(conn net.Conn, h hello) {
 }
 
 // ended notes that a connection made by the peer has ended. Replies may have
-// been on it.
-func (p *peer) ended(conn net.Conn) {
+// been on it. last is false if a newer one has replaced it.
+func (p *peer) ended(conn net.Conn) (last bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.in == conn {
-		p.in = nil
-		p.loseReplies(errors.New("its connection broke"))
+	if p.in != conn {
+		return false
 	}
+	p.in = nil
+	p.loseReplies(errors.New("its connection broke"))
+	return true
 }
 
 // receive reads frames and passes them on, until the connection ends. All
@@ -203,5 +205,5 @@ func (e *endpoint) checkedMessage(p *peer, b []byte) (raft.Message, error) {
 func (p *peer) isDeaf() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.deaf
+	return p.cut.deaf
 }

@@ -2,8 +2,8 @@ package transport
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"time"
 
@@ -19,6 +19,8 @@ var keepAlive = net.KeepAliveConfig{
 	Interval: 5 * time.Second,
 	Count:    3,
 }
+
+var errNoAddress = errors.New("nobody has said where it is")
 
 // TCP is the transport of one server over TCP.
 type TCP struct{ *endpoint }
@@ -42,7 +44,7 @@ func ListenTCP(config Config) (*TCP, error) {
 		return nil, err
 	}
 	for id, addr := range config.Peers {
-		if _, _, err := net.SplitHostPort(addr); err != nil && id != config.ID {
+		if _, _, err := net.SplitHostPort(addr); err != nil && addr != "" && id != config.ID {
 			return nil, fmt.Errorf("transport: the address of server %d is %q, which is not host:port", id, addr)
 		}
 	}
@@ -52,10 +54,15 @@ func ListenTCP(config Config) (*TCP, error) {
 			return nil, err
 		}
 	}
+	if config.AdvertiseAddr == "" {
+		config.AdvertiseAddr = listener.Addr().String()
+	}
 	dialer := &net.Dialer{KeepAliveConfig: keepAlive}
-	peers := maps.Clone(config.Peers) // the caller's may change
-	return &TCP{start(config, listener, func(ctx context.Context, id raft.ServerID) (net.Conn, error) {
-		return dialer.DialContext(ctx, "tcp", peers[id])
+	return &TCP{start(config, listener, func(ctx context.Context, _ raft.ServerID, addr string) (net.Conn, error) {
+		if addr == "" {
+			return nil, errNoAddress
+		}
+		return dialer.DialContext(ctx, "tcp", addr)
 	})}, nil
 }
 

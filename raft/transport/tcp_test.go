@@ -90,8 +90,7 @@ func TestBadConnectionsAreClosedAndLogged(t *testing.T) {
 		"another version":           {false, append(appendPreamble(nil, 3), greeting(nil)[preambleBytes:]...), true, "version 3"},
 		"another cluster":           {false, greeting(func(h *hello) { h.Cluster = 0xbad }), true, "cluster 0000000000000bad"},
 		"another recipient":         {false, greeting(func(h *hello) { h.To = 3 }), true, "looks for server 3"},
-		"unknown sender":            {false, greeting(func(h *hello) { h.From = 9 }), true, "server 9 is not a peer"},
-		"no sender":                 {false, greeting(func(h *hello) { h.From = 0 }), true, "server 0 is not a peer"},
+		"no sender":                 {false, greeting(func(h *hello) { h.From = 0 }), true, "ids start at 1"},
 		"our own id":                {false, greeting(func(h *hello) { h.From = 1 }), true, "two servers call themselves server 1"},
 		"another store":             {false, greeting(func(h *hello) { h.Store = store(9) }), true, "had another one"},
 		"damaged header":            {false, damage(greeting(nil), preambleBytes), false, "header is damaged"},
@@ -306,7 +305,7 @@ func TestPeerThatNeverReads(t *testing.T) {
 			another <- conn
 		}
 	}()
-	p := node.peers[2]
+	p := node.peer(2)
 	goroutines := runtime.NumGoroutine()
 	var second *rawPeer
 	for second == nil {
@@ -335,7 +334,7 @@ func TestPeerThatNeverReads(t *testing.T) {
 func TestHangingPeer(t *testing.T) {
 	t.Cleanup(leaktest.Check(t))
 	_, node := listenRaw(t, func(c *Config) { c.HandshakeTimeout = 20 * time.Millisecond })
-	p := node.peers[2]
+	p := node.peer(2)
 	for term := raft.Term(1); term <= 5; term++ {
 		node.Send([]raft.Message{heartbeat(1, 2, term)})
 		_, err := node.Call(t.Context(), 2, []byte("put"))
