@@ -10,7 +10,7 @@ import (
 	"raftkv/raft"
 )
 
-// A data directory holds, besides the segments of the log:
+// A data directory holds, besides the segments of the log and the snapshots:
 const (
 	lockName     = "lock"     // held by the process that uses the directory
 	identityName = "identity" // whose directory this is; the last file of the first start
@@ -20,9 +20,11 @@ const (
 	identityTemp = "identity.tmp"
 	peersTemp    = "peers.tmp"
 	segmentTemp  = "segment.tmp"
+	takenTemp    = "snapshot-taken.tmp"
+	receivedTemp = "snapshot-received.tmp"
 )
 
-var tempNames = []string{identityTemp, peersTemp, segmentTemp}
+var tempNames = []string{identityTemp, peersTemp, segmentTemp, takenTemp, receivedTemp}
 
 // listDir returns the names in dir; none if it does not exist.
 func listDir(fsys FS, dir string) ([]string, error) {
@@ -41,7 +43,8 @@ func checkNames(dir string, names []string) error {
 	}
 	for _, name := range names {
 		_, isSegment := segmentSequence(name)
-		if !isSegment && name != lockName && name != peersName && !slices.Contains(tempNames, name) {
+		_, isSnapshot := snapshotIndex(name)
+		if !isSegment && !isSnapshot && name != lockName && name != peersName && !slices.Contains(tempNames, name) {
 			return fmt.Errorf("directory %s %w (%s)", dir, ErrNotDataDir, name)
 		}
 	}
@@ -104,9 +107,12 @@ func firstStart(fsys FS, dir string, names []string, o Options) error {
 }
 
 // checkUnfinished makes sure that a directory without an identity file holds
-// nothing that could be lost: no record, no peer.
+// nothing that could be lost: no record, no peer, no snapshot.
 func checkUnfinished(fsys FS, dir string, names []string) error {
 	missing := &CorruptError{filepath.Join(dir, identityName), 0, "it is missing, but the other files are in use"}
+	if len(snapshotIndexes(names)) > 0 {
+		return missing
+	}
 	for _, sequence := range segmentSequences(names) {
 		if sequence != 1 {
 			return missing

@@ -16,6 +16,10 @@
 //	identity.go     whose directory this is
 //	directory.go    opening a directory, the first time and later
 //	filestorage.go  Save: one write, one sync
+//	snapshotfile.go a snapshot as a file
+//	snapshots.go    taking, receiving and reading snapshots
+//	compaction.go   forgetting what a snapshot stands for
+//	startup.go      log and snapshots become one state
 //	dump.go         a directory as text, for people
 //
 // The package starts no goroutine and reads no clock, so that internal/sim can

@@ -34,8 +34,8 @@ type Options struct {
 }
 
 // FileStorage keeps a server's state in a data directory. Its methods may be
-// called by several goroutines; while one waits for the disk the others wait
-// too.
+// called by several goroutines. A Save waits for the disk, and so do others
+// that need mu meanwhile; the data of snapshots are written and read beside it.
 type FileStorage struct {
 	fs           FS
 	dir          string
@@ -44,17 +44,25 @@ type FileStorage struct {
 	store        raft.StoreID
 	lock         io.Closer
 
-	mu    sync.Mutex
-	known map[raft.ServerID]knownStore
+	// Held while files of the log are removed or read again. Locked before mu.
+	compacting sync.Mutex
+
+	mu        sync.Mutex
+	known     map[raft.ServerID]knownStore
+	snapshots snapshots
+	warnings  []string
 
 	// Where the next batch goes. Behind end the segment holds only zeros.
 	file     File
-	sequence uint64 // of the segment
-	size     int64  // of the segment, in bytes
+	segments logSegments // the last one is this
+	size     int64       // of the segment, in bytes
 	end      int64
-	batch    uint64     // the number of the last batch
-	last     raft.Index // the end of the log
-	buffer   []byte     // the last batch's memory, used again for the next
+	batch    uint64 // the number of the last batch
+	buffer   []byte // the last batch's memory, used again for the next
+
+	// The log is what stands behind index start, up to last. Compact leaves start
+	// as it is, although the log may begin later then.
+	start, last raft.Index
 
 	recovered *raft.PersistentState // what Open read, until Load has returned it
 	err       error                 // the first failure, or ErrClosed; final
@@ -63,8 +71,10 @@ type FileStorage struct {
 var _ Storage = (*FileStorage)(nil)
 
 // Open opens a data directory, or makes one, and locks it until Close. It reads
-// the whole log and makes sure that all of it is durable. A batch that was cut
-// short by a crash is dropped from its first damaged byte on.
+// the whole log and the newest snapshot and makes sure that all of it is durable.
+// A batch that was cut short by a crash is dropped from its first damaged byte on.
+// If the newest snapshot is damaged but the log reaches back to the one before, or
+// to the beginning, it starts from there and Warnings says so.
 //
 // It fails with ErrLocked, ErrNotDataDir, ErrIdentity, ErrNewerVersion or a
 // *CorruptError, and has then changed nothing; with raft.ErrConfig for an
@@ -140,7 +150,7 @@ func (s *FileStorage) open(o Options) error {
 	if s.known, err = readPeers(s.fs, s.dir, s.store); err != nil {
 		return err
 	}
-	log, seg, err := readLog(s.fs, s.dir, names, s.store, nil)
+	f, err := readState(s.fs, s.dir, names, s.store, nil)
 	if err != nil {
 		return err
 	}
@@ -148,22 +158,45 @@ func (s *FileStorage) open(o Options) error {
 	if err := removeTemps(s.fs, s.dir, names); err != nil {
 		return err
 	}
-	if s.file, err = s.fs.OpenWrite(seg.file); err != nil {
+	if s.file, err = s.fs.OpenWrite(f.last.file); err != nil {
 		return err
 	}
-	err = log.repair(s.file, seg.bytes)
+	err = f.log.repair(s.file, f.last.bytes)
 	if err == nil {
 		// A name may not be durable yet, if the process died right after a rename.
 		err = s.fs.SyncDir(s.dir)
 	}
+	if err == nil {
+		s.segments, s.size, s.end = f.log.segments, int64(len(f.last.bytes)), int64(f.log.end)
+		s.batch = f.log.batch
+		s.snapshots.stored = f.snapshots
+		err = s.takeUp(f)
+	}
 	if err != nil {
 		return errors.Join(err, s.file.Close())
 	}
-	s.sequence, s.size, s.end = seg.sequence, int64(len(seg.bytes)), int64(log.end)
-	s.batch, s.last = log.batch, raft.Index(len(log.state.Entries))
-	s.recovered = &log.state
+	for _, w := range f.warnings {
+		s.warnings = append(s.warnings, w.Error())
+	}
 	return nil
 }
+
+// takeUp goes on with what was read. If the newest snapshot replaces the log, the
+// log on the disk must say so before it goes on behind the snapshot: a Reset that
+// a crash has prevented is made up for. The name of the snapshot is durable here.
+func (s *FileStorage) takeUp(f *found) error {
+	state := &f.log.state
+	s.recovered = state
+	s.start, s.last = state.Start.Index, f.log.lastIndex()
+	if !f.dropped {
+		return nil
+	}
+	return s.write(raft.Save{CurrentTerm: state.CurrentTerm, VotedFor: state.VotedFor, Reset: state.Start})
+}
+
+// Warnings returns what Open has found damaged and could do without, a line each,
+// for the log of the program. Such a file stays until a newer snapshot replaces it.
+func (s *FileStorage) Warnings() []string { return s.warnings }
 
 // StoreID returns the random id that this directory was given at its first start.
 func (s *FileStorage) StoreID() raft.StoreID { return s.store }
@@ -172,31 +205,37 @@ func (s *FileStorage) StoreID() raft.StoreID { return s.store }
 func (s *FileStorage) Identity() Identity { return s.identity }
 
 // Load returns what is saved. The first call returns what Open has read; a
-// later one reads the files again.
+// later one reads the files again. Errors of reading are not final, but if a log
+// has to be dropped that is written, as by Save.
 func (s *FileStorage) Load() (raft.PersistentState, error) {
+	s.compacting.Lock()
+	defer s.compacting.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err != nil {
 		return raft.PersistentState{}, s.err
 	}
-	if state := s.recovered; state != nil {
-		s.recovered = nil // from now on the server has it; do not keep a second one
-		return *state, nil
+	if s.recovered == nil {
+		names, err := listDir(s.fs, s.dir)
+		if err != nil {
+			return raft.PersistentState{}, err
+		}
+		f, err := readState(s.fs, s.dir, names, s.store, nil)
+		if err != nil {
+			return raft.PersistentState{}, err
+		}
+		if err := s.takeUp(f); err != nil {
+			return raft.PersistentState{}, s.poison(err)
+		}
 	}
-	names, err := listDir(s.fs, s.dir)
-	if err != nil {
-		return raft.PersistentState{}, err
-	}
-	log, _, err := readLog(s.fs, s.dir, names, s.store, nil)
-	if err != nil {
-		return raft.PersistentState{}, err
-	}
-	return log.state, nil
+	state := *s.recovered
+	s.recovered = nil // from now on the server has it; do not keep a second one
+	return state, nil
 }
 
-// Save appends one batch, the record of term and vote and then the entries,
-// with one write and one sync. It begins a new segment if the batch does not
-// fit into the present one.
+// Save appends one batch, the record of term and vote, a Reset if there is one,
+// and then the entries, with one write and one sync. It begins a new segment if
+// the batch does not fit into the present one.
 //
 // It fails with ErrBadSave and has then done nothing. Any other error is final:
 // what the disk holds is unknown until the directory is opened again.
@@ -209,11 +248,23 @@ func (s *FileStorage) Save(save raft.Save) error {
 	if s.err != nil {
 		return s.err
 	}
-	if err := checkSave(save, 0, s.last, 0); err != nil {
+	if err := checkSave(save, s.start, s.last, s.snapshots.newest().Index); err != nil {
 		return err
 	}
+	s.recovered = nil
+	err := s.write(save)
+	if err != nil && !errors.Is(err, ErrBadSave) {
+		err = s.poison(err)
+	}
+	return err
+}
+
+func (s *FileStorage) write(save raft.Save) error {
 	w := batchWriter{newChecksum(s.store), s.batch + 1, s.buffer[:0]}
 	w.state(save.CurrentTerm, save.VotedFor)
+	if save.Reset.Index != 0 {
+		w.reset(save.Reset)
+	}
 	for i, e := range save.Entries {
 		w.entry(save.FirstIndex+raft.Index(i), e)
 	}
@@ -222,12 +273,16 @@ func (s *FileStorage) Save(save raft.Save) error {
 		return fmt.Errorf("%w: %d bytes at once", ErrBadSave, len(w.bytes))
 	}
 	if err := s.append(w.bytes); err != nil {
-		return s.poison(err)
+		return err
 	}
-	s.recovered = nil
 	s.batch = w.number
+	if save.Reset.Index != 0 {
+		s.start, s.last = save.Reset.Index, save.Reset.Index
+		s.segments.reset()
+	}
 	if save.FirstIndex != 0 {
 		s.last = save.FirstIndex + raft.Index(len(save.Entries)) - 1
+		s.segments.wrote(save.FirstIndex)
 	}
 	return nil
 }
@@ -250,7 +305,7 @@ func (s *FileStorage) append(batch []byte) error {
 
 // beginSegment makes the next segment, with room for a batch of the given length.
 func (s *FileStorage) beginSegment(batchBytes int) error {
-	next := segmentInfo{sequence: s.sequence + 1, firstBatch: s.batch + 1, store: s.store}
+	next := segmentInfo{sequence: s.segments[len(s.segments)-1].sequence + 1, firstBatch: s.batch + 1, store: s.store}
 	size := int64(max(s.segmentBytes, segmentHeader+batchBytes))
 	if err := createSegment(s.fs, s.dir, next, size); err != nil {
 		return err
@@ -260,7 +315,8 @@ func (s *FileStorage) beginSegment(batchBytes int) error {
 		return err
 	}
 	full := s.file
-	s.file, s.sequence, s.size, s.end = file, next.sequence, size, segmentHeader
+	s.file, s.size, s.end = file, size, segmentHeader
+	s.segments = append(s.segments, logSegment{next.sequence, noEntry})
 	return full.Close()
 }
 
@@ -272,22 +328,22 @@ func (s *FileStorage) poison(err error) error {
 	return s.err
 }
 
-// Receive fails: files hold no snapshots yet.
-func (s *FileStorage) Receive(raft.Chunk) error { return errors.ErrUnsupported }
-
-// CreateSnapshot fails: files hold no snapshots yet.
-func (s *FileStorage) CreateSnapshot(raft.Snapshot) (SnapshotWriter, error) {
-	return nil, errors.ErrUnsupported
+// failure returns the error that has ended the storage, if one has.
+func (s *FileStorage) failure() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
 }
 
-// ReadSnapshot is ErrNoSnapshot.
-func (s *FileStorage) ReadSnapshot(raft.Snapshot, uint64, []byte) error { return ErrNoSnapshot }
-
-// OpenSnapshot is ErrNoSnapshot.
-func (s *FileStorage) OpenSnapshot(raft.Index) (io.ReadCloser, error) { return nil, ErrNoSnapshot }
-
-// Compact forgets nothing.
-func (s *FileStorage) Compact(raft.Index) error { return nil }
+// fail is poison for those who do not hold mu.
+func (s *FileStorage) fail(err error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		return s.err
+	}
+	return s.poison(err)
+}
 
 // KnownStores returns which store each other server had when it was last heard.
 func (s *FileStorage) KnownStores() map[raft.ServerID]raft.StoreID {
@@ -333,11 +389,20 @@ func (s *FileStorage) RememberStore(server raft.ServerID, since raft.Index, stor
 // Save has returned is durable. Later calls of other methods are ErrClosed, or
 // the error that came before. Closing twice is fine.
 func (s *FileStorage) Close() error {
+	p := &s.snapshots
+	p.receiving.Lock()
+	defer p.receiving.Unlock()
+	p.reading.Lock()
+	defer p.reading.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.file == nil {
 		return nil
 	}
+	if p.received != nil {
+		p.received.close() // the next start removes it
+	}
+	p.closeFile()
 	err := errors.Join(s.file.Close(), s.lock.Close())
 	s.file = nil
 	if s.err == nil {

@@ -32,9 +32,15 @@ const (
 	// An index of 8 bytes and the bytes of raft.LogEntry.AppendTo. The entry
 	// replaces everything in the log from its index on.
 	recordEntry recordType = 2
+	// An index and a term, 8 bytes each: a Reset. Nothing of the log before it
+	// counts any more; it goes on behind that place.
+	recordReset recordType = 3
 )
 
-const statePayload = 16 // bytes
+const (
+	statePayload = 16 // bytes
+	resetPayload = 16
+)
 
 // record is a record whose checksums are right. Its payload shares the memory
 // it was read from.
@@ -74,6 +80,13 @@ func (w *batchWriter) state(term raft.Term, vote raft.ServerID) {
 	w.bytes = binary.LittleEndian.AppendUint64(w.bytes, uint64(term))
 	w.bytes = binary.LittleEndian.AppendUint64(w.bytes, uint64(vote))
 	w.end(at, recordState)
+}
+
+func (w *batchWriter) reset(to raft.LogPosition) {
+	at := w.begin()
+	w.bytes = binary.LittleEndian.AppendUint64(w.bytes, uint64(to.Index))
+	w.bytes = binary.LittleEndian.AppendUint64(w.bytes, uint64(to.Term))
+	w.end(at, recordReset)
 }
 
 func (w *batchWriter) entry(index raft.Index, e raft.LogEntry) {

@@ -31,8 +31,14 @@ type replay struct {
 	sum   checksum
 	visit func(*segment, int, record) // sees every accepted record and its place; may be nil
 
-	state raft.PersistentState
-	batch uint64 // the number of the last batch, 0 before the first
+	state    raft.PersistentState // without a snapshot
+	batch    uint64               // the number of the last batch, 0 before the first
+	segments logSegments
+
+	// What stands before the first segment that is left has been forgotten, so
+	// where the log begins is told by its lowest entry: state.Start is that place.
+	// A Reset ends this.
+	headless bool
 
 	// Of the segment that was read last, in bytes from its beginning.
 	start int    // of its last batch; 0 if it has none
@@ -41,19 +47,24 @@ type replay struct {
 }
 
 // readLog replays all segments of a directory and also returns the last one.
-// names are the directory's. It changes nothing.
+// names are the directory's. It changes nothing. Whether there is a snapshot for
+// what the log has forgotten is a question of readState.
 func readLog(fsys FS, dir string, names []string, store raft.StoreID, visit func(*segment, int, record)) (*replay, *segment, error) {
 	r := &replay{sum: newChecksum(store), visit: visit}
 	sequences := segmentSequences(names)
 	if len(sequences) == 0 {
 		return nil, nil, &CorruptError{filepath.Join(dir, segmentName(1)), 0, "it is missing"}
 	}
+	r.headless = sequences[0] != 1
 	var seg *segment
 	for i, sequence := range sequences {
 		before := seg
 		var err error
-		if seg, err = readSegment(fsys, dir, sequence, uint64(i+1), store); err != nil {
+		if seg, err = readSegment(fsys, dir, sequence, sequences[0]+uint64(i), store); err != nil {
 			return nil, nil, err
+		}
+		if before == nil && r.headless {
+			r.batch = seg.firstBatch - 1
 		}
 		if seg.firstBatch != r.batch+1 {
 			if before == nil {
@@ -61,6 +72,7 @@ func readLog(fsys FS, dir string, names []string, store raft.StoreID, visit func
 			}
 			return nil, nil, &CorruptError{before.file, int64(r.end), fmt.Sprintf("batch %d is missing", r.batch+1)}
 		}
+		r.segments = append(r.segments, logSegment{sequence, noEntry})
 		if err := r.segment(seg, i == len(sequences)-1); err != nil {
 			return nil, nil, err
 		}
@@ -175,13 +187,32 @@ func (r *replay) accept(rec record) (nonsense string) {
 		r.state.CurrentTerm = raft.Term(binary.LittleEndian.Uint64(rec.payload))
 		r.state.VotedFor = raft.ServerID(binary.LittleEndian.Uint64(rec.payload[8:]))
 		return ""
-	case recordEntry:
+	case recordEntry, recordReset:
 		if r.start == 0 || rec.batch != r.batch || rec.distance != r.end-r.start {
 			return "a record stands in another place than it was written to"
+		}
+		if rec.kind == recordReset {
+			return r.acceptReset(rec.payload)
 		}
 		return r.acceptEntry(rec.payload)
 	}
 	return fmt.Sprintf("a record has the unknown type %d", rec.kind)
+}
+
+func (r *replay) acceptReset(payload []byte) (nonsense string) {
+	if len(payload) != resetPayload {
+		return "a reset has another length"
+	}
+	if isZero(payload[:8]) {
+		return "a reset to index 0"
+	}
+	r.state.Start = raft.LogPosition{
+		Index: raft.Index(binary.LittleEndian.Uint64(payload)),
+		Term:  raft.Term(binary.LittleEndian.Uint64(payload[8:])),
+	}
+	r.state.Entries, r.headless = nil, false
+	r.segments.reset()
+	return ""
 }
 
 func (r *replay) acceptEntry(payload []byte) (nonsense string) {
@@ -189,12 +220,22 @@ func (r *replay) acceptEntry(payload []byte) (nonsense string) {
 	if err != nil {
 		return "an entry cannot be decoded"
 	}
-	if index == 0 || index > raft.Index(len(r.state.Entries)+1) {
-		return fmt.Sprintf("entry %d follows entry %d", index, len(r.state.Entries))
+	start, last := r.state.Start.Index, r.lastIndex()
+	switch {
+	case index != 0 && r.headless && (start == 0 || index <= start):
+		r.state.Start, r.state.Entries = raft.LogPosition{Index: index, Term: e.Term}, nil
+	case index <= start || index > last+1:
+		return fmt.Sprintf("entry %d follows entry %d", index, last)
+	default:
+		// The entry voids everything at and after its index: that is how a log is cut.
+		r.state.Entries = append(r.state.Entries[:index-start-1], e)
 	}
-	// The entry voids everything at and after its index: that is how a log is cut.
-	r.state.Entries = append(r.state.Entries[:index-1], e)
+	r.segments.wrote(index)
 	return ""
+}
+
+func (r *replay) lastIndex() raft.Index {
+	return r.state.Start.Index + raft.Index(len(r.state.Entries))
 }
 
 // decodeEntry reads the payload of an entry record. The command is a copy, so

@@ -49,10 +49,10 @@ func segmentSequence(name string) (sequence uint64, ok bool) {
 	return sequence, segmentName(sequence) == name
 }
 
-// headerCRC covers the header but for itself, and is not seeded: the store id
-// stands in the header.
+// headerCRC covers the header h of a segment or a snapshot but for itself, and is
+// not seeded: the store id stands in the header.
 func headerCRC(h []byte) uint32 {
-	return checksum(checksum(0).of(h[:12])).of(h[16:segmentHeader])
+	return checksum(checksum(0).of(h[:12])).of(h[16:])
 }
 
 func (s segmentInfo) encode() []byte {
@@ -71,7 +71,7 @@ func parseSegment(file string, b []byte) (segmentInfo, error) {
 	if len(b) < segmentHeader || string(b[:8]) != segmentMagic {
 		return segmentInfo{}, &CorruptError{file, 0, "it does not begin like a segment of the log"}
 	}
-	if headerCRC(b) != binary.LittleEndian.Uint32(b[12:]) {
+	if headerCRC(b[:segmentHeader]) != binary.LittleEndian.Uint32(b[12:]) {
 		return segmentInfo{}, &CorruptError{file, 0, "the checksum of the segment's header does not match"}
 	}
 	if v := binary.LittleEndian.Uint32(b[8:]); v > formatVersion {

@@ -1,0 +1,149 @@
+package storage
+
+import (
+	"math"
+	"path/filepath"
+	"slices"
+
+	"raftkv/raft"
+)
+
+// logSegment is a segment that the log still has. first says with which entry the
+// log would begin if this segment were the first one left: the lowest index that
+// it or a later one has written. Everything below stands in earlier segments
+// only; everything that stands there from it on has been overwritten.
+//
+//	log-1  1 2 3 4      first 1
+//	log-2  5 6 7        first 4: entry 4 was overwritten by log-3
+//	log-3  4 5 6 7 8    first 4
+//	log-4               first noEntry
+//
+// So this one number per segment is all that has to be remembered, and Save costs
+// the same however long the log is.
+type logSegment struct {
+	sequence uint64
+	first    raft.Index
+}
+
+const (
+	noEntry raft.Index = math.MaxUint64 // nothing is written from here on
+
+	// A Reset follows here, and says itself where the log begins.
+	anyIndex raft.Index = 0
+)
+
+// logSegments are in order, so that first never falls.
+type logSegments []logSegment
+
+// wrote notes that entries from an index on were written to the last segment.
+func (l logSegments) wrote(first raft.Index) {
+	for i := len(l) - 1; i >= 0 && l[i].first > first; i-- {
+		l[i].first = first
+	}
+}
+
+// reset notes a Reset in the last segment. The log has nothing from earlier ones.
+func (l logSegments) reset() {
+	for i := range l {
+		l[i].first = anyIndex
+	}
+}
+
+// unneeded returns how many segments at the front can go if the log up to an
+// index may be forgotten. The entry with which the log then begins only serves
+// to tell its term, so it must be one of those.
+func (l logSegments) unneeded(upTo raft.Index) (n int) {
+	for i := 1; i < len(l); i++ {
+		if l[i].first <= upTo {
+			n = i
+		}
+	}
+	return n
+}
+
+// Compact removes segments from the beginning of the log, and then snapshots.
+//
+// A crash may come between any two removals. Segments go one by one, each removal
+// durable before the next, so what is left is always the end of the log without
+// a hole. Term and vote stand at the beginning of every batch; and a segment is
+// removed only if a batch with an entry or a Reset is behind it.
+func (s *FileStorage) Compact(upTo raft.Index) error {
+	s.compacting.Lock()
+	defer s.compacting.Unlock()
+
+	segments, kept, err := s.forget(upTo)
+	if err != nil {
+		return err
+	}
+	for _, segment := range segments {
+		err := s.fs.Remove(filepath.Join(s.dir, segmentName(segment.sequence)))
+		if err == nil {
+			err = s.fs.SyncDir(s.dir)
+		}
+		if err != nil {
+			return s.fail(err)
+		}
+	}
+	if err := s.removeSnapshots(kept); err != nil {
+		return s.fail(err)
+	}
+	return nil
+}
+
+// forget decides what Compact removes, and makes the storage forget it. It
+// returns the segments that go and the indexes of the snapshots that stay.
+func (s *FileStorage) forget(upTo raft.Index) (segments logSegments, kept []raft.Index, err error) {
+	p := &s.snapshots
+	p.reading.Lock()
+	defer p.reading.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		return nil, nil, s.err
+	}
+	indexes := make([]raft.Index, len(p.stored))
+	for i, stored := range p.stored {
+		indexes[i] = stored.Index
+	}
+	n := s.segments.unneeded(keepFrom(indexes, upTo))
+	segments, s.segments = slices.Clone(s.segments[:n]), slices.Clone(s.segments[n:])
+
+	var stay []*storedSnapshot
+	for i, stored := range p.stored {
+		if stored.readers > 0 || keeps(indexes, i, upTo) {
+			stay, kept = append(stay, stored), append(kept, stored.Index)
+		}
+	}
+	if len(stay) < len(p.stored) {
+		p.closeFile()
+	}
+	p.stored = stay
+	return segments, kept, nil
+}
+
+// removeSnapshots removes the files of all snapshots but those that are kept and
+// those that are newer: one that was published just now, or one that is damaged
+// and tells that something has been lost.
+func (s *FileStorage) removeSnapshots(kept []raft.Index) error {
+	names, err := s.fs.ReadDir(s.dir)
+	if err != nil {
+		return err
+	}
+	removed := false
+	for _, index := range snapshotIndexes(names) {
+		if len(kept) == 0 || index > kept[len(kept)-1] {
+			break
+		}
+		if slices.Contains(kept, index) {
+			continue
+		}
+		if err := s.fs.Remove(filepath.Join(s.dir, snapshotName(index))); err != nil {
+			return err
+		}
+		removed = true
+	}
+	if !removed {
+		return nil
+	}
+	return s.fs.SyncDir(s.dir)
+}
