@@ -64,5 +64,38 @@ func matched(cm *ConsensusModule, from ServerID, index Index) Message {
 	return message(from, cm.id, AppendEntriesReply{Term: cm.currentTerm, Success: true, AskedTerm: cm.currentTerm, PrevLogIndex: index, MatchIndex: index})
 }
 
+// answered is a follower's answer to the latest that the leader has sent: it has
+// all of the log.
+func answered(cm *ConsensusModule, from ServerID) Message {
+	last := cm.log.lastIndex()
+	return message(from, cm.id, AppendEntriesReply{
+		Term: cm.currentTerm, Success: true, AskedTerm: cm.currentTerm, PrevLogIndex: last, MatchIndex: last, Round: cm.reads.round,
+	})
+}
+
+// protecting is plain with all that keeps a working leader in office.
+func protecting(id ServerID, n int) Config {
+	c := plain(id, n)
+	c.DisablePreVote, c.DisableQuorumCheck = false, false
+	return c
+}
+
+// settled makes server 1 of n leader; all have the log, and everything is committed.
+func settled(t testing.TB, n int) *ConsensusModule {
+	c := protecting(1, n)
+	c.DisablePreVote = true
+	cm := lead(t, c, PersistentState{})
+	for _, id := range cm.peerIDs {
+		stepSaved(cm, answered(cm, id))
+	}
+	require.Equal(t, cm.log.lastIndex(), cm.commitIndex)
+	return cm
+}
+
+// heartbeat lets a leader's heartbeat timer fire.
+func heartbeat(cm *ConsensusModule) Effects {
+	return stepSaved(cm, HeartbeatTimeout{cm.timers[HeartbeatTimer]})
+}
+
 // seeded makes a test's choices repeatable.
 func seeded() *rand.Rand { return rand.New(rand.NewPCG(1, 2)) }

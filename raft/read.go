@@ -46,10 +46,8 @@ func (cm *ConsensusModule) beginReads() {
 		return
 	}
 	r.asked, r.waiting = r.waiting, nil
-	r.index = cm.commitIndex
+	r.index, r.askedIn = cm.commitIndex, r.round+1
 	cm.leaderSendAEs() // at once: a read must not wait for the next heartbeat
-	r.askedIn = r.round
-	cm.confirmRound() // a cluster of one
 }
 
 // committedOwn reports whether an entry of the current term is committed.

@@ -10,6 +10,7 @@ func (cm *ConsensusModule) leaderSendAEs() {
 		}
 	}
 	cm.restartTimer(HeartbeatTimer)
+	cm.confirmRound() // whoever votes alone has nobody to wait for
 }
 
 // handleSubmit appends clients' commands to the leader's log (LEAD-2). That
