@@ -58,6 +58,9 @@ func (s *KVService) HandleForwarded(ctx context.Context, from raft.ServerID, pay
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.config.RequestTimeout)
 	defer cancel()
+	if path == readIndexPath {
+		return s.answerReadIndex(ctx, body)
+	}
 	a := s.answer(ctx, path, body, false)
 	return joinLine(string(a.Status), a.Body)
 }

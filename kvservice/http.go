@@ -7,6 +7,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"raftkv/api"
@@ -26,17 +27,21 @@ func (s *KVService) serveHTTP(w http.ResponseWriter, req *http.Request) {
 	case <-req.Context().Done():
 		return
 	}
+	w.Header().Set(api.HeaderConfiguration, strconv.FormatUint(uint64(s.raft.Status().ConfigurationIndex), 10))
 	path := strings.TrimSuffix(req.URL.Path, "/")
 	if path == api.PathStatus {
 		s.serveStatus(w, req)
 		return
 	}
-	if _, known := operations[path]; !known {
+	if req.Method != http.MethodPost && s.serveAdminGet(w, req, path) {
+		return
+	}
+	if _, known := operations[path]; !known && !isAdmin(path) {
 		writeAnswer(w, api.Refuse(api.StatusNotFound, fmt.Sprintf("there is no %s here; see docs/http.md for the endpoints", req.URL.Path)))
 		return
 	}
 	if req.Method != http.MethodPost {
-		w.Header().Set("Allow", http.MethodPost)
+		w.Header().Set("Allow", allowedMethods(path))
 		writeAnswer(w, api.Refuse(api.StatusBadMethod, fmt.Sprintf("%s takes POST with a JSON body, not %s", path, req.Method)))
 		return
 	}
@@ -55,6 +60,10 @@ func (s *KVService) serveHTTP(w http.ResponseWriter, req *http.Request) {
 			return
 		}
 		writeAnswer(w, api.Refuse(api.StatusBadRequest, "the body did not arrive whole"))
+		return
+	}
+	if path == api.PathAdminSnapshot {
+		s.serveTakeSnapshot(w, req, body)
 		return
 	}
 	if req.URL.Query().Has("redirect") && s.redirect(w, path) {
@@ -96,10 +105,11 @@ func (s *KVService) serveStatus(w http.ResponseWriter, req *http.Request) {
 // status is this server's view of the cluster.
 func (s *KVService) status() *api.StatusResponse {
 	now := s.raft.Status()
+	configuration, index := s.raft.Configuration()
 	s.mu.Lock()
 	applied, sessions := s.machine.AppliedIndex(), s.machine.Sessions()
 	s.mu.Unlock()
-	r := &api.StatusResponse{
+	return &api.StatusResponse{
 		RespStatus: api.StatusOK,
 		Outcome:    api.OutcomeApplied,
 		Cluster:    fmt.Sprintf("%016x", uint64(s.config.Cluster)),
@@ -110,14 +120,17 @@ func (s *KVService) status() *api.StatusResponse {
 		LeaderHTTP: s.config.HTTPAddrOf(now.LeaderID),
 		Commit:     uint64(now.CommitIndex),
 		Applied:    uint64(applied),
-		FirstIndex: 1,
-		LastIndex:  uint64(now.LastIndex),
-		Sessions:   sessions,
+
+		SnapshotIndex: uint64(now.SnapshotIndex),
+		FirstIndex:    uint64(now.FirstIndex),
+		LastIndex:     uint64(now.LastIndex),
+
+		Sessions:      sessions,
+		TransferTo:    uint64(now.TransferTo),
+		ClusterName:   s.config.ClusterName,
+		Configuration: configurationOf(configuration, index),
+		Members:       s.members(configuration),
 	}
-	for _, m := range s.config.Members {
-		r.Members = append(r.Members, api.Member{ID: uint64(m.ID), Raft: m.Addr, HTTP: s.config.HTTPAddrOf(m.ID)})
-	}
-	return r
 }
 
 // writeAnswer sends an answer with the HTTP status that its RespStatus has.

@@ -10,6 +10,9 @@
 //	kvservice.go  KVService, the updater and what a change of leadership means
 //	propose.go    a command on its way into the log and back
 //	requests.go   from JSON to commands, from results to JSON
+//	reads.go      reads that need no place in the log
+//	snapshots.go  a state in place of the log's beginning
+//	admin.go      snapshots, members and leadership for an operator
 //	forward.go    requests that reached a follower
 //	http.go       the HTTP interface of docs/http.md
 //	node.go       Start: a whole server with files and sockets
@@ -18,6 +21,7 @@ package kvservice
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"sync"
 	"time"
@@ -26,21 +30,33 @@ import (
 	"raftkv/kvservice/machine"
 	"raftkv/kvservice/waiters"
 	"raftkv/raft"
-	"raftkv/raft/server"
 )
 
 // Raft is what the service needs of a raft/server.Server.
 type Raft interface {
 	Submit(ctx context.Context, command []byte) (raft.Index, raft.Term, error)
 	Status() raft.Status
+	Configuration() (raft.Configuration, raft.Index)
+	Progress() map[raft.ServerID]raft.Index
 	Call(ctx context.Context, to raft.ServerID, payload []byte) ([]byte, error)
+
+	ReadIndex(ctx context.Context) (raft.Index, error)
+	LeaseIndex() (index raft.Index, ok bool)
+	Heard() (at time.Time, index raft.Index)
+
+	TakeSnapshot(snapshot raft.Snapshot, write func(io.Writer) error) error
+	ChangeConfiguration(ctx context.Context, expected raft.Index, next raft.Configuration) (raft.Index, error)
+	TransferLeadership(ctx context.Context, to raft.ServerID) error
 }
 
 // Config is what a KVService must be told.
 type Config struct {
-	ID      raft.ServerID
-	Cluster raft.ClusterID
-	Members []server.Member
+	ID          raft.ServerID
+	Cluster     raft.ClusterID
+	ClusterName string
+
+	// Configuration is what the cluster began with; see raft.Config.
+	Configuration raft.Configuration
 
 	// HTTPAddrOf returns where clients reach a server, "" if that is not known.
 	HTTPAddrOf func(raft.ServerID) string
@@ -48,6 +64,10 @@ type Config struct {
 	// RequestTimeout bounds how long a client waits for an answer; then it is
 	// told "unknown". Zero means 10 s.
 	RequestTimeout time.Duration
+
+	// SnapshotBytes is how many bytes of commands are applied between two
+	// snapshots, at least; a large store waits for more. Zero means 16 MiB.
+	SnapshotBytes int
 
 	Limits api.Limits   // zero fields mean the defaults
 	Logger *slog.Logger // nil discards
@@ -70,6 +90,21 @@ type KVService struct {
 	answers    map[waiters.Token]chan<- answer // each has room for one answer
 	clock      machine.LogClock
 	leadership *leadership // nil while this server does not lead
+	applied    applied
+	snapshots  snapshots
+	readers    []reader  // reads.go
+	freshAt    time.Time // when what is applied was the latest; zero: not since the start
+
+	taking     chan struct{} // holds a token while a snapshot is being taken
+	background sync.WaitGroup
+}
+
+// applied says where the state stands in the log, and which configuration was
+// the latest there.
+type applied struct {
+	raft.LogPosition
+	configuration      raft.Configuration
+	configurationIndex raft.Index
 }
 
 // leadership is one period during which this server leads.
@@ -97,6 +132,9 @@ func New(config Config) *KVService {
 	if config.RequestTimeout == 0 {
 		config.RequestTimeout = 10 * time.Second
 	}
+	if config.SnapshotBytes == 0 {
+		config.SnapshotBytes = 16 << 20
+	}
 	if config.HTTPAddrOf == nil {
 		config.HTTPAddrOf = func(raft.ServerID) string { return "" }
 	}
@@ -111,15 +149,19 @@ func New(config Config) *KVService {
 		stopped:  make(chan struct{}),
 		machine:  machine.New(),
 		answers:  map[waiters.Token]chan<- answer{},
+		applied:  applied{configuration: config.Configuration},
+		taking:   make(chan struct{}, 1),
 	}
 }
 
 // Run is the updater: it applies what arrives on commitChan until the channel
 // is closed. An error means that the log holds an entry which this program
-// cannot read (machine.ErrNewerVersion). Then the server must stop: to skip an
-// entry is to become different from the others. (The posts' runUpdater.)
+// cannot read (machine.ErrNewerVersion), or that a snapshot cannot be read. Then
+// the server must stop: to skip an entry is to become different from the
+// others. It waits for a snapshot that is being taken. (The posts' runUpdater.)
 func (s *KVService) Run(r Raft, commitChan <-chan raft.CommitEntry) error {
 	s.attach(r)
+	defer s.background.Wait()
 	defer close(s.stopped)
 	for entry := range commitChan {
 		if err := s.apply(entry); err != nil {
@@ -139,6 +181,9 @@ func (s *KVService) attach(r Raft) {
 // identity that the entry carries, never by its index. At the index that Submit
 // returned there may stand another entry by now.
 func (s *KVService) apply(entry raft.CommitEntry) error {
+	if entry.Kind == raft.EntrySnapshot {
+		return s.restore(entry)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	applied, err := s.machine.Apply(entry)
@@ -148,6 +193,15 @@ func (s *KVService) apply(entry raft.CommitEntry) error {
 	for _, token := range s.waiters.Resolve(applied.Identity) {
 		s.reply(token, answer{result: applied.Result})
 	}
+	s.applied.LogPosition = raft.LogPosition{Index: entry.Index, Term: entry.Term}
+	if entry.Kind == raft.EntryConfiguration {
+		if s.applied.configuration, err = raft.DecodeConfiguration(entry.Command); err != nil {
+			return err
+		}
+		s.applied.configurationIndex = entry.Index
+	}
+	s.releaseReaders()
+	s.snapshotIfDue(entry)
 	if l := s.leadership; l != nil {
 		s.advanceLeadership(l, entry)
 	}

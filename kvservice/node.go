@@ -1,14 +1,14 @@
 package kvservice
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
-	"maps"
 	"net"
 	"net/http"
-	"slices"
 	"sync"
 	"time"
 
@@ -30,11 +30,19 @@ type NodeConfig struct {
 	RaftListener net.Listener
 
 	ClusterName string // part of the cluster's identity
-	// Members are the raft addresses of all servers, this one included.
+
+	// Members are the raft addresses of the cluster's first servers, this one
+	// included. Empty if Join is set, or if the data directory was used before.
 	Members map[raft.ServerID]string
+
+	// Join, if not 0, is the id of a running cluster, which this server waits to be
+	// added to.
+	Join raft.ClusterID
 
 	ElectionTimeout time.Duration // see server.Config; zero means 150 ms
 	RequestTimeout  time.Duration // see Config
+	SnapshotBytes   int           // see Config
+	TrailingBytes   int           // see raft.Config
 
 	Logger *slog.Logger // nil discards
 }
@@ -61,7 +69,8 @@ const (
 	idleTimeout       = 2 * time.Minute
 	maxHeaderBytes    = 64 << 10
 	maxClientConns    = 4096
-	drainTimeout      = 5 * time.Second // for answers under way when the node stops
+	handOverTimeout   = time.Second     // for another server to take over when the node stops
+	drainTimeout      = 5 * time.Second // for answers under way then
 )
 
 // Start runs a node. The error is one line that says what is wrong: an address
@@ -71,42 +80,43 @@ func Start(config NodeConfig) (*Node, error) {
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)
 	}
-	var members []server.Member
-	for _, id := range slices.Sorted(maps.Keys(config.Members)) {
-		members = append(members, server.Member{ID: id, Addr: config.Members[id]})
+	identity, err := identityOf(config)
+	if err != nil {
+		return nil, err
 	}
 	listener, err := net.Listen("tcp", config.HTTPAddr)
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen for clients: %w", err)
 	}
 	n := &Node{
-		addr: reachable(listener.Addr(), config.Members[config.ID]),
+		addr: reachable(listener.Addr(), cmp.Or(config.Members[config.ID], config.RaftAddr)),
 		end:  make(chan error, 1),
 		done: make(chan struct{}),
 	}
 	n.service = New(Config{
 		ID:             config.ID,
-		Cluster:        server.ClusterID(config.ClusterName, members),
-		Members:        members,
+		Cluster:        identity.Cluster,
+		ClusterName:    identity.ClusterName,
+		Configuration:  server.FirstConfiguration(identity.Members),
 		HTTPAddrOf:     n.httpAddrOf,
 		RequestTimeout: config.RequestTimeout,
+		SnapshotBytes:  config.SnapshotBytes,
 		Logger:         config.Logger,
 	})
 	// Some entries may wait here, so that Raft's loop and the updater do not
 	// have to take turns.
 	commitChan := make(chan raft.CommitEntry, 256)
 	n.raft, err = server.Open(server.NodeConfig{
-		ID:              config.ID,
+		Identity:        identity,
 		Dir:             config.Data,
 		Addr:            config.RaftAddr,
 		Listener:        config.RaftListener,
-		ClusterName:     config.ClusterName,
-		Members:         members,
 		HTTPAddr:        n.addr,
 		Handle:          n.service.HandleForwarded,
 		CommitChan:      commitChan,
 		Observe:         n.service.Observe,
 		ElectionTimeout: config.ElectionTimeout,
+		TrailingBytes:   config.TrailingBytes,
 		Logger:          config.Logger,
 	})
 	if err != nil {
@@ -124,6 +134,26 @@ func Start(config NodeConfig) (*Node, error) {
 	}
 	n.run(netutil.LimitListener(listener, maxClientConns), commitChan)
 	return n, nil
+}
+
+// identityOf returns whose data directory it is to be, which on a later start is
+// what the first one wrote down.
+func identityOf(config NodeConfig) (server.Identity, error) {
+	if config.Join != 0 {
+		return server.JoinIdentity(config.Join, config.ClusterName, config.ID), nil
+	}
+	if len(config.Members) == 0 {
+		stored, err := server.StoredIdentity(config.Data)
+		if errors.Is(err, fs.ErrNotExist) {
+			return stored, fmt.Errorf("%w: data directory %s is new; say which servers the cluster begins with, or which one to join", raft.ErrConfig, config.Data)
+		}
+		return stored, err
+	}
+	var members []server.Member
+	for id, addr := range config.Members {
+		members = append(members, server.Member{ID: id, Addr: addr})
+	}
+	return server.NewIdentity(config.ClusterName, config.ID, members), nil
 }
 
 // run starts the goroutines of the node and the one that ends them: whatever
@@ -148,6 +178,7 @@ func (n *Node) run(listener net.Listener, commitChan <-chan raft.CommitEntry) {
 	})
 	go func() {
 		n.err = <-n.end
+		n.handOver()
 		// Clients first: they get their answers while there is still somebody to
 		// give them.
 		ctx, cancel := context.WithTimeout(context.Background(), drainTimeout)
@@ -163,6 +194,19 @@ func (n *Node) run(listener net.Listener, commitChan <-chan raft.CommitEntry) {
 	}()
 }
 
+// handOver lets another server lead before this one stops, so that nobody has to
+// notice its absence first. If nobody can, it stops all the same.
+func (n *Node) handOver() {
+	if n.raft.Status().State != raft.Leader {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), handOverTimeout)
+	defer cancel()
+	if err := n.raft.TransferLeadership(ctx, raft.None); err != nil {
+		n.service.config.Logger.Debug("stopping without a successor", "err", err)
+	}
+}
+
 func (n *Node) endWith(reason error) {
 	select {
 	case n.end <- reason:
@@ -170,7 +214,7 @@ func (n *Node) endWith(reason error) {
 	}
 }
 
-// Stop ends the node: it waits for requests under way for up to five seconds,
+// Stop ends the node: it hands leadership over if it leads, waits for requests under way for up to five seconds,
 // then closes everything, and returns what had gone wrong before, or nil.
 // Calling it twice is fine.
 func (n *Node) Stop() error {
@@ -203,8 +247,9 @@ func (n *Node) Cut(peer raft.ServerID) { n.raft.Cut(peer) }
 
 // Heal ends every Cut.
 func (n *Node) Heal() {
-	for _, m := range n.service.config.Members {
-		n.raft.Heal(m.ID)
+	configuration, _ := n.raft.Configuration()
+	for _, id := range configuration.Members() {
+		n.raft.Heal(id)
 	}
 }
 

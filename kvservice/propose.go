@@ -35,7 +35,7 @@ func (s *KVService) propose(ctx context.Context, command machine.Command) api.Re
 	switch {
 	case err == nil:
 		s.submitted(token, term)
-	case errors.Is(err, raft.ErrBusy), isNotLeader(err):
+	case errors.Is(err, raft.ErrBusy), errors.Is(err, raft.ErrTransferring), isNotLeader(err):
 		// This attempt has put nothing into a log. An earlier one may have, and
 		// then its answer may have come meanwhile.
 		select {
@@ -45,6 +45,9 @@ func (s *KVService) propose(ctx context.Context, command machine.Command) api.Re
 		}
 		if errors.Is(err, raft.ErrBusy) {
 			return s.refuse(api.StatusBusy, "too much is unfinished; nothing was done, try again")
+		}
+		if errors.Is(err, raft.ErrTransferring) {
+			return s.refuse(api.StatusBusy, "leadership is being handed over; nothing was done, try again")
 		}
 		return s.refuse(api.StatusNotLeader, "this server has just ceased to lead; nothing was done, try again")
 	}

@@ -58,9 +58,19 @@ func write(c machine.Command, id api.ClientID, number uint64, acked *uint64) mac
 // the leader; a request that was forwarded already stays here. What makes no
 // sense is refused at the first door.
 func (s *KVService) answer(ctx context.Context, path string, body []byte, mayForward bool) answerBytes {
+	if isAdmin(path) {
+		return s.administer(ctx, path, body, mayForward)
+	}
 	makeCommand, known := operations[path]
 	if !known {
 		return encode(api.Refuse(api.StatusNotFound, "there is no "+path+" here"))
+	}
+	if path == api.PathGet {
+		// A read needs no leader, only its word.
+		r, err := read(&api.GetRequest{}, body, s.limits)
+		if err == nil && r.Consistency != api.ConsistencyLog {
+			return encode(s.get(ctx, r))
+		}
 	}
 	command, err := makeCommand(body, s.limits)
 	if err != nil {

@@ -22,6 +22,7 @@ import (
 // scriptedRaft stands in for a server: the test decides what becomes of each
 // command. It leads in term 1.
 type scriptedRaft struct {
+	plainRaft
 	mu     sync.Mutex
 	status raft.Status
 	log    []raft.LogEntry
@@ -520,6 +521,8 @@ func TestValueThatIsNoText(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, r := serve(t)
 		r.append(machine.Command{Kind: machine.KindPut, Key: "x", Value: "\xff"}.Encode())
+		r.commit()
+		r.readIndex = r.next
 		code, body := post2(s, r, "/get", `{"Key":"x"}`)
 		require.Equal(t, 400, code)
 		require.Contains(t, body, "bytes that are no text")
@@ -579,6 +582,7 @@ func FuzzHTTP(f *testing.F) {
 
 // instantRaft leads and commits whatever is submitted at once.
 type instantRaft struct {
+	plainRaft
 	s       *KVService
 	submits int
 }
@@ -595,4 +599,35 @@ func (r *instantRaft) Status() raft.Status {
 
 func (r *instantRaft) Call(context.Context, raft.ServerID, []byte) ([]byte, error) {
 	return nil, io.EOF
+}
+
+// plainRaft is the part of Raft that most tests here do not ask for.
+type plainRaft struct {
+	readIndex raft.Index
+	readError error
+	lease     bool
+	heardAt   time.Time
+	taken     func(snapshot raft.Snapshot, size int) // if not nil, told of each snapshot
+}
+
+func (r *plainRaft) Configuration() (raft.Configuration, raft.Index) {
+	return raft.NewConfiguration(1, 2, 3), 0
+}
+func (r *plainRaft) Progress() map[raft.ServerID]raft.Index                  { return nil }
+func (r *plainRaft) ReadIndex(context.Context) (raft.Index, error)           { return r.readIndex, r.readError }
+func (r *plainRaft) LeaseIndex() (raft.Index, bool)                          { return r.readIndex, r.lease }
+func (r *plainRaft) Heard() (time.Time, raft.Index)                          { return r.heardAt, r.readIndex }
+func (r *plainRaft) TransferLeadership(context.Context, raft.ServerID) error { return nil }
+
+func (r *plainRaft) TakeSnapshot(snapshot raft.Snapshot, write func(io.Writer) error) error {
+	var size counter
+	err := write(&size)
+	if r.taken != nil {
+		r.taken(snapshot, int(size))
+	}
+	return err
+}
+
+func (r *plainRaft) ChangeConfiguration(context.Context, raft.Index, raft.Configuration) (raft.Index, error) {
+	return 0, raft.ErrChanging
 }

@@ -224,6 +224,8 @@ func TestSystemRetryHasOneAnswerWhoeverLeads(t *testing.T) {
 				}
 			}
 			s.leader(others...)
+			// What it takes in before it knows is lost, and answered "unknown".
+			s.eventually("the old leader resigns", func() bool { return s.status(leader).Role != "leader" })
 			s.nodes[leader].Heal()
 		}
 	}
@@ -282,8 +284,10 @@ func TestSystemWipedDirectoryOfAKnownMemberIsRefused(t *testing.T) {
 	require.Equal(t, 200, code, "the other two go on")
 	require.Zero(t, s.status(wiped).LastIndex, "the wiped server was sent entries")
 
-	// Without the leader there are a healthy and a wiped server: no majority.
+	// Without the leader there are a healthy and a wiped server: no majority. The
+	// healthy one was handed over to, and finds out that it is alone.
 	s.stop(leader)
+	s.eventually("the successor resigns", func() bool { return s.status(healthy).Role != "leader" })
 	term := s.status(healthy).Term
 	quiet := time.After(time.Second)
 	s.eventually("a second without a leader", func() bool {

@@ -116,7 +116,7 @@ func (f *serveFlags) members() (map[raft.ServerID]string, error) {
 	if f.cluster != "" {
 		return parseMembers(f.cluster)
 	}
-	name, stored, err := server.StoredMembers(f.data)
+	stored, err := server.StoredIdentity(f.data)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, refused("--cluster is needed at the first start of %s; give 1=host:port,2=host:port,…", f.data)
@@ -124,10 +124,10 @@ func (f *serveFlags) members() (map[raft.ServerID]string, error) {
 		return nil, refused("server %d cannot start: %v", f.id, err)
 	}
 	if !f.nameGiven {
-		f.clusterName = name
+		f.clusterName = stored.ClusterName
 	}
 	members := map[raft.ServerID]string{}
-	for _, m := range stored {
+	for _, m := range stored.Members {
 		members[m.ID] = m.Addr
 	}
 	return members, nil

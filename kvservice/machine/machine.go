@@ -121,6 +121,9 @@ func (m *Machine) Apply(e raft.CommitEntry) (Applied, error) {
 	return applied, nil
 }
 
+// Get returns what a read sees now. It changes nothing.
+func (m *Machine) Get(key string) Result { return m.execute(Command{Kind: KindGet, Key: key}) }
+
 // applySettings takes the first settings and holds on to them.
 func (m *Machine) applySettings(s Settings) Result {
 	if m.settings.complete() && m.settings != s {

@@ -11,16 +11,30 @@ import (
 type inbox struct {
 	wake chan struct{} // holds a token while something may be waiting
 
-	mu       sync.Mutex
-	room     chan struct{} // closed when the messages are taken; nil if nobody waits for it
-	messages []raft.Message
-	submits  []submit
-	applied  raft.Index
+	mu      sync.Mutex
+	room    chan struct{} // closed when the messages are taken; nil if nobody waits for it
+	waiting waiting
+}
+
+// waiting is what the loop has not seen yet.
+type waiting struct {
+	messages  []raft.Message
+	applied   raft.Index // 0 if nothing was applied since
+	events    []raft.Event
+	submits   []submit
+	questions []question
+	reads     []chan<- raft.Answer // each has room for the answer
 }
 
 type submit struct {
 	command []byte
 	answer  chan<- raft.Submitted // has room for the answer
+}
+
+// question is an event that will be answered under the number given to it.
+type question struct {
+	event  func(raft.RequestID) raft.Event
+	answer chan<- raft.Answer // has room for the answer
 }
 
 func newInbox() inbox { return inbox{wake: make(chan struct{}, 1)} }
@@ -36,8 +50,8 @@ func (in *inbox) signal() {
 func (in *inbox) putMessages(messages []raft.Message, quit <-chan struct{}) {
 	for {
 		in.mu.Lock()
-		if len(in.messages) < maxWaiting {
-			in.messages = append(in.messages, messages...)
+		if len(in.waiting.messages) < maxWaiting {
+			in.waiting.messages = append(in.waiting.messages, messages...)
 			in.mu.Unlock()
 			in.signal()
 			return
@@ -55,34 +69,48 @@ func (in *inbox) putMessages(messages []raft.Message, quit <-chan struct{}) {
 	}
 }
 
-// putSubmit reports whether there was room.
-func (in *inbox) putSubmit(s submit) bool {
+// putSubmit reports whether there was room; so do putRead and putQuestion.
+func (in *inbox) putSubmit(s submit) bool { return put(in, &in.waiting.submits, s) }
+
+func (in *inbox) putRead(answer chan<- raft.Answer) bool { return put(in, &in.waiting.reads, answer) }
+
+func (in *inbox) putQuestion(q question) bool { return put(in, &in.waiting.questions, q) }
+
+// put appends to a list of the inbox, if it is not full.
+func put[T any](in *inbox, list *[]T, item T) bool {
 	in.mu.Lock()
-	full := len(in.submits) >= maxWaiting
+	full := len(*list) >= maxWaiting
 	if !full {
-		in.submits = append(in.submits, s)
+		*list = append(*list, item)
 	}
 	in.mu.Unlock()
 	in.signal()
 	return !full
 }
 
-func (in *inbox) putApplied(index raft.Index) {
+func (in *inbox) putEvent(event raft.Event) {
 	in.mu.Lock()
-	in.applied = index
+	in.waiting.events = append(in.waiting.events, event)
 	in.mu.Unlock()
 	in.signal()
 }
 
-// take empties the inbox. applied is 0 if nothing was applied since.
-func (in *inbox) take() (messages []raft.Message, submits []submit, applied raft.Index) {
+func (in *inbox) putApplied(index raft.Index) {
+	in.mu.Lock()
+	in.waiting.applied = index
+	in.mu.Unlock()
+	in.signal()
+}
+
+// take empties the inbox.
+func (in *inbox) take() waiting {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	messages, submits, applied = in.messages, in.submits, in.applied
-	in.messages, in.submits, in.applied = nil, nil, 0
+	taken := in.waiting
+	in.waiting = waiting{}
 	if in.room != nil {
 		close(in.room)
 		in.room = nil
 	}
-	return messages, submits, applied
+	return taken
 }

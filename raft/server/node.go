@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"time"
 
@@ -18,27 +19,42 @@ var ErrNotSent = transport.ErrNotSent
 // Member is a server of the cluster and the address it has for the others.
 type Member = storage.Member
 
-// ClusterID returns the identity of a cluster that starts with these members.
-// Another name or another list is another cluster.
-func ClusterID(name string, members []Member) raft.ClusterID {
-	return storage.NewIdentity(name, raft.None, members).Cluster
+// Identity says which server of which cluster a data directory belongs to.
+type Identity = storage.Identity
+
+// NewIdentity returns the identity of a server of a new cluster. Another name or
+// another list of members is another cluster.
+func NewIdentity(clusterName string, id raft.ServerID, members []Member) Identity {
+	return storage.NewIdentity(clusterName, id, members)
 }
 
-// StoredMembers returns the cluster name and the members with which a data
-// directory was first started. The error is fs.ErrNotExist if it never was.
-func StoredMembers(dir string) (clusterName string, members []Member, err error) {
-	identity, err := storage.ReadIdentity(dir, nil)
-	return identity.ClusterName, identity.Members, err
+// JoinIdentity returns the identity of a server that is to join a cluster.
+func JoinIdentity(cluster raft.ClusterID, clusterName string, id raft.ServerID) Identity {
+	return storage.JoinIdentity(cluster, clusterName, id)
+}
+
+// StoredIdentity returns what was written down when a data directory was first
+// started. The error is fs.ErrNotExist if it never was.
+func StoredIdentity(dir string) (Identity, error) { return storage.ReadIdentity(dir, nil) }
+
+// FirstConfiguration is what a cluster begins with: all its first members vote.
+// A server that is to join one knows of none, and waits.
+func FirstConfiguration(members []Member) raft.Configuration {
+	var voters []raft.ServerID
+	var addresses []raft.Address
+	for _, m := range members {
+		voters = append(voters, m.ID)
+		addresses = append(addresses, raft.Address{ID: m.ID, Addr: m.Addr})
+	}
+	return raft.NewConfiguration(voters...).WithAddresses(addresses...)
 }
 
 // NodeConfig says where a server keeps its files and whom it talks to.
 type NodeConfig struct {
-	ID          raft.ServerID
-	Dir         string       // the data directory; made if it does not exist
-	Addr        string       // where to listen for the other servers, host:port
-	Listener    net.Listener // if not nil, used instead of Addr, and closed by Stop
-	ClusterName string       // part of the cluster's identity
-	Members     []Member     // all servers, this one included, as at the first start
+	Identity Identity     // whose server this is, as at the first start
+	Dir      string       // the data directory; made if it does not exist
+	Addr     string       // where to listen for the other servers, host:port
+	Listener net.Listener // if not nil, used instead of Addr, and closed by Stop
 
 	HTTPAddr string // where clients reach this server; the others learn it
 
@@ -47,6 +63,7 @@ type NodeConfig struct {
 
 	CommitChan        chan<- raft.CommitEntry // see Config
 	Observe           func(raft.Status)       // see Config
+	TrailingBytes     int                     // see raft.Config
 	ElectionTimeout   time.Duration           // see Config
 	HeartbeatInterval time.Duration           // see Config
 
@@ -67,63 +84,86 @@ func Open(config NodeConfig) (*Node, error) {
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)
 	}
-	var voters []raft.ServerID
-	peers := map[raft.ServerID]string{}
-	for _, m := range config.Members {
-		voters = append(voters, m.ID)
-		peers[m.ID] = m.Addr
-	}
 	// The address first: if it is taken, the data directory stays untouched.
 	listener := config.Listener
+	var err error
 	if listener == nil {
-		var err error
 		if listener, err = transport.Listen(config.Addr); err != nil {
 			return nil, fmt.Errorf("cannot listen for the other servers: %w", err)
 		}
 	}
-	identity := storage.NewIdentity(config.ClusterName, config.ID, config.Members)
-	files, err := storage.Open(config.Dir, storage.Options{Identity: identity})
+	n := &Node{}
+	n.files, err = storage.Open(config.Dir, storage.Options{Identity: config.Identity})
 	if err != nil {
 		listener.Close()
 		return nil, err
 	}
-	s, err := New(Config{
+	n.Server, err = New(Config{
 		Raft: raft.Config{
-			Cluster:       identity.Cluster,
-			ID:            config.ID,
-			Configuration: raft.NewConfiguration(voters...),
+			Cluster:       config.Identity.Cluster,
+			ID:            config.Identity.Server,
+			Configuration: FirstConfiguration(config.Identity.Members),
+			TrailingBytes: config.TrailingBytes,
 		},
-		Storage:           files,
-		CommitChan:        config.CommitChan,
-		Observe:           config.Observe,
-		ElectionTimeout:   config.ElectionTimeout,
-		HeartbeatInterval: config.HeartbeatInterval,
-		Logger:            config.Logger,
+		Storage:              n.files,
+		CommitChan:           config.CommitChan,
+		Observe:              config.Observe,
+		ObserveConfiguration: n.configurationChanged,
+		ElectionTimeout:      config.ElectionTimeout,
+		HeartbeatInterval:    config.HeartbeatInterval,
+		Logger:               config.Logger,
 	})
 	if err != nil {
-		files.Close()
+		n.files.Close()
 		listener.Close()
 		return nil, err
 	}
-	tcp, err := transport.ListenTCP(transport.Config{
-		Cluster:    identity.Cluster,
-		ID:         config.ID,
-		Store:      files.StoreID(),
+	now, _ := n.Configuration()
+	n.tcp, err = transport.ListenTCP(transport.Config{
+		Cluster:    config.Identity.Cluster,
+		ID:         config.Identity.Server,
+		Store:      n.files.StoreID(),
 		HTTPAddr:   config.HTTPAddr,
 		Listener:   listener,
-		Peers:      peers,
-		Deliver:    s.Deliver,
-		CheckStore: s.checkStore(files.RememberStore),
+		Peers:      addresses(now),
+		Deliver:    n.Deliver,
+		CheckStore: n.checkStore(n.files.RememberStore),
 		Handle:     config.Handle,
 		Logger:     config.Logger,
 	})
 	if err != nil {
-		files.Close()
+		n.files.Close()
 		listener.Close()
 		return nil, err
 	}
-	s.Start(tcp)
-	return &Node{Server: s, files: files, tcp: tcp}, nil
+	n.Start(n.tcp)
+	return n, nil
+}
+
+func addresses(configurations ...raft.Configuration) map[raft.ServerID]string {
+	all := map[raft.ServerID]string{}
+	for _, c := range configurations {
+		for _, a := range c.Addresses {
+			all[a.ID] = a.Addr
+		}
+	}
+	return all
+}
+
+// configurationChanged tells the transport who the others are. Those of before
+// stay: they may still get the message that tells them that they have left. A
+// server that is new under an old id must show its store again, so the
+// connections of the old one end first.
+func (n *Node) configurationChanged(before, now raft.Configuration) {
+	peers := addresses(before, now)
+	known := maps.Clone(peers)
+	for _, a := range now.Addresses {
+		if before.Address(a.ID) != a {
+			delete(known, a.ID)
+		}
+	}
+	n.tcp.SetPeers(known)
+	n.tcp.SetPeers(peers)
 }
 
 // Addr returns the address that the node listens on for the other servers.

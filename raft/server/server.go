@@ -19,6 +19,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
@@ -28,6 +29,11 @@ import (
 	"raftkv/raft"
 	"raftkv/raft/storage"
 )
+
+// lease is how much of an election timeout a leader relies on, in percent. A
+// voter's clock may therefore run up to a tenth faster than the leader's. A
+// clock that stands still, in a machine that sleeps, is beyond any bound.
+const lease = 90
 
 // Transport carries messages to the other servers; raft/transport has two.
 type Transport interface {
@@ -55,6 +61,10 @@ type Config struct {
 	// must not block or call back into the server.
 	Observe func(raft.Status)
 
+	// ObserveConfiguration, if not nil, is called when another configuration has
+	// come into force, under the same rules: with the one before it and the new one.
+	ObserveConfiguration func(before, now raft.Configuration)
+
 	// ElectionTimeout is the shortest time a follower waits without hearing from
 	// a leader before it looks for a new one; each wait is drawn anew from
 	// [ElectionTimeout, 2*ElectionTimeout). It must exceed HeartbeatInterval, ten
@@ -81,7 +91,7 @@ const maxWaiting = 8192
 type Server struct {
 	config    Config
 	transport Transport
-	status    atomic.Pointer[raft.Status]
+	view      atomic.Pointer[view]
 
 	inbox   inbox
 	quit    chan struct{} // closed by Stop
@@ -92,10 +102,31 @@ type Server struct {
 	err     error // why the loop ended; read after done
 
 	// The rest belongs to the loop.
-	cm     *raft.ConsensusModule
-	last   raft.Status
-	timers timers
-	feed   chan []raft.CommitEntry
+	cm            *raft.ConsensusModule
+	last          raft.Status
+	configuration raft.Configuration
+	timers        timers
+	feed          chan []raft.CommitEntry
+	requests      raft.RequestID // the last number given to one
+	asked         map[raft.RequestID]chan<- raft.Answer
+	rounds        map[raft.Round]time.Time // when each round that may yet carry a lease began
+	heard         heard
+	progress      map[raft.ServerID]raft.Index // never changed once it is made
+}
+
+// heard says how fresh the log is: at that time a leader had committed up to index.
+type heard struct {
+	at    time.Time
+	index raft.Index
+}
+
+// view is what others may see of the loop.
+type view struct {
+	status        raft.Status
+	configuration raft.Configuration
+	leaseEnds     time.Time // zero: no lease
+	heard         heard
+	progress      map[raft.ServerID]raft.Index
 }
 
 // New returns a server that has read its storage and waits for Start. A config
@@ -130,13 +161,19 @@ func New(config Config) (*Server, error) {
 		broken: make(chan error, 1),
 		cm:     cm,
 		last:   cm.Status(),
+		asked:  map[raft.RequestID]chan<- raft.Answer{},
+		rounds: map[raft.Round]time.Time{},
+
+		configuration: cm.Configuration(),
 		// The module gives out a bounded number of entries before it hears of
 		// Applied, so this many batches always fit and the loop never waits here.
 		feed: make(chan []raft.CommitEntry, raft.MaxUnapplied),
 	}
-	status := cm.Status()
-	s.status.Store(&status)
+	s.publish()
 	s.timers.set(effects.Timers, s.config)
+	if len(effects.Commit) > 0 {
+		s.feed <- effects.Commit // the snapshot that the state machine begins with
+	}
 	return s, nil
 }
 
@@ -180,7 +217,13 @@ func (s *Server) Err() error {
 }
 
 // Status reports the state after the last round of the loop.
-func (s *Server) Status() raft.Status { return *s.status.Load() }
+func (s *Server) Status() raft.Status { return s.view.Load().status }
+
+// Configuration returns the configuration in force and where it stands in the log.
+func (s *Server) Configuration() (raft.Configuration, raft.Index) {
+	v := s.view.Load()
+	return v.configuration, v.status.ConfigurationIndex
+}
 
 // Deliver takes in messages from the network. It blocks while too many wait,
 // so that a fast sender is slowed down by its connection, and drops them when
@@ -196,23 +239,135 @@ func (s *Server) Deliver(messages []raft.Message) {
 // A *raft.NotLeaderError or raft.ErrBusy means that nothing was appended. After
 // ctx's error or ErrStopped the command may have been.
 func (s *Server) Submit(ctx context.Context, command []byte) (raft.Index, raft.Term, error) {
-	answer := make(chan raft.Submitted, 1)
-	if !s.inbox.putSubmit(submit{command, answer}) {
+	answers := make(chan raft.Submitted, 1)
+	if !s.inbox.putSubmit(submit{command, answers}) {
 		return 0, 0, raft.ErrBusy
 	}
+	a, err := await(ctx, s, answers)
+	if err != nil {
+		return 0, 0, err
+	}
+	return a.FirstIndex, a.Term, a.Err
+}
+
+// await waits for the loop's answer. The error is ctx's, or ErrStopped.
+func await[A any](ctx context.Context, s *Server, answers <-chan A) (a A, err error) {
 	select {
-	case a := <-answer:
-		return a.FirstIndex, a.Term, a.Err
+	case a = <-answers:
+		return a, nil
 	case <-ctx.Done():
-		return 0, 0, ctx.Err()
+		return a, ctx.Err()
 	case <-s.done:
 		select {
-		case a := <-answer: // it was answered first
-			return a.FirstIndex, a.Term, a.Err
+		case a = <-answers: // it was answered first
+			return a, nil
 		default:
-			return 0, 0, ErrStopped
+			return a, ErrStopped
 		}
 	}
+}
+
+// ReadIndex returns the index up to which the state machine must have applied
+// before it may answer a linearizable read that begins now (thesis 6.4). It
+// costs a round of messages, which all reads share that come meanwhile. A
+// *raft.NotLeaderError says whom to ask instead; nothing else is to be undone
+// after an error either.
+func (s *Server) ReadIndex(ctx context.Context) (raft.Index, error) {
+	answers := make(chan raft.Answer, 1)
+	if !s.inbox.putRead(answers) {
+		return 0, raft.ErrBusy
+	}
+	return indexOf(await(ctx, s, answers))
+}
+
+// LeaseIndex is ReadIndex without asking anyone: the followers have promised to
+// elect nobody for some time, and ok says that this time is not over (thesis
+// 6.4.1). It relies on clocks: on each server, the monotonic clock must run
+// true to within a tenth. ok is false on a server that does not lead.
+func (s *Server) LeaseIndex() (index raft.Index, ok bool) {
+	v := s.view.Load()
+	return v.status.LeaseIndex, time.Now().Before(v.leaseEnds)
+}
+
+// Heard returns when this server last knew what is committed, by its monotonic
+// clock, and up to where that was. The zero time means not since it started.
+// What has been applied up to index is not older than that, except for the time
+// that the leader's message took.
+func (s *Server) Heard() (at time.Time, index raft.Index) {
+	v := s.view.Load()
+	return v.heard.at, v.heard.index
+}
+
+// Progress returns up to where each follower's log was known to equal this
+// leader's at its last heartbeat; nil on a server that does not lead.
+func (s *Server) Progress() map[raft.ServerID]raft.Index {
+	if v := s.view.Load(); v.status.State == raft.Leader {
+		return v.progress
+	}
+	return nil
+}
+
+// ChangeConfiguration begins a change of the members, see
+// raft.ChangeConfiguration, and returns the index of its entry. The change has
+// ended when a configuration that is not joint is committed at or behind it.
+// After ctx's error or ErrStopped it may have begun.
+func (s *Server) ChangeConfiguration(ctx context.Context, expected raft.Index, next raft.Configuration) (raft.Index, error) {
+	return s.ask(ctx, func(id raft.RequestID) raft.Event {
+		return raft.ChangeConfiguration{Request: id, Expected: expected, Next: next}
+	})
+}
+
+// TransferLeadership hands leadership to a voter, or with raft.None to the one
+// that lacks least, and returns when this server does not lead any more; who
+// does, Status tells soon after. After raft.ErrTransferAborted it leads on.
+func (s *Server) TransferLeadership(ctx context.Context, to raft.ServerID) error {
+	_, err := s.ask(ctx, func(id raft.RequestID) raft.Event {
+		return raft.TransferLeadership{Request: id, To: to}
+	})
+	return err
+}
+
+func (s *Server) ask(ctx context.Context, event func(raft.RequestID) raft.Event) (raft.Index, error) {
+	answers := make(chan raft.Answer, 1)
+	if !s.inbox.putQuestion(question{event, answers}) {
+		return 0, raft.ErrBusy
+	}
+	return indexOf(await(ctx, s, answers))
+}
+
+func indexOf(a raft.Answer, err error) (raft.Index, error) {
+	if err != nil {
+		return 0, err
+	}
+	return a.Index, a.Err
+}
+
+// TakeSnapshot stores a snapshot of the state machine, so that the log may be
+// cut short: snapshot says of which state, write writes it. It blocks until the
+// snapshot is durable; the loop goes on meanwhile. One at a time. If a newer
+// snapshot has come meanwhile, this one is dropped, which is no error. An error
+// leaves everything as it was.
+func (s *Server) TakeSnapshot(snapshot raft.Snapshot, write func(io.Writer) error) error {
+	w, err := s.config.Storage.CreateSnapshot(snapshot)
+	if errors.Is(err, storage.ErrOlderSnapshot) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer w.Abort()
+	if err := write(w); err != nil {
+		return err
+	}
+	stored, err := w.Commit()
+	if errors.Is(err, storage.ErrOlderSnapshot) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	s.inbox.putEvent(raft.SnapshotStored{Snapshot: stored})
+	return nil
 }
 
 // Call hands a request to another server; see Transport.
@@ -220,20 +375,31 @@ func (s *Server) Call(ctx context.Context, to raft.ServerID, payload []byte) ([]
 	return s.transport.Call(ctx, to, payload)
 }
 
-// checkStore wraps what the transport asks about the store of another server. A
-// foreign store is the other one's trouble. If our own disk has failed, the
-// server ends as after a failed Save: it would go on to refuse everybody, and a
-// follower that hears nobody might have nothing to save for ever.
-func (s *Server) checkStore(remember func(raft.ServerID, raft.StoreID) error) func(raft.ServerID, raft.StoreID) error {
+// checkStore wraps what the transport asks about the store of another server,
+// before anything that it says is heard. A server that does not take part may
+// have any store: it counts for nothing. A foreign store is the other one's
+// trouble. If our own disk has failed, the server ends as after a failed Save: it
+// would go on to refuse everybody, and a follower that hears nobody might have
+// nothing to save for ever.
+func (s *Server) checkStore(remember func(raft.ServerID, raft.Index, raft.StoreID) error) func(raft.ServerID, raft.StoreID) error {
 	return func(id raft.ServerID, store raft.StoreID) error {
-		err := remember(id, store)
+		c, _ := s.Configuration()
+		if !c.Has(id) {
+			return nil
+		}
+		err := remember(id, c.Address(id).Since, store)
 		if err != nil && !errors.Is(err, storage.ErrForeignStore) {
-			select {
-			case s.broken <- err:
-			default: // it ends already
-			}
+			s.fail(err)
 		}
 		return err
+	}
+}
+
+// fail ends the server because its disk has failed elsewhere than in the loop.
+func (s *Server) fail(err error) {
+	select {
+	case s.broken <- err:
+	default: // it ends already
 	}
 }
 
@@ -266,51 +432,89 @@ func (s *Server) run() {
 
 // round steps all events that are waiting and carries out what they ask for.
 func (s *Server) round() error {
-	messages, submits, applied := s.inbox.take()
+	in := s.inbox.take()
 	var effects raft.Effects
-	for _, m := range messages {
+	for _, m := range in.messages {
 		s.step(&effects, m)
 	}
-	if applied != 0 {
-		s.step(&effects, raft.Applied{Index: applied})
+	if in.applied != 0 {
+		s.step(&effects, raft.Applied{Index: in.applied})
 	}
-	if len(submits) > 0 {
-		commands := make([][]byte, len(submits))
-		for i := range submits {
-			commands[i] = submits[i].command
+	for _, event := range in.events {
+		s.step(&effects, event)
+	}
+	if len(in.submits) > 0 {
+		commands := make([][]byte, len(in.submits))
+		for i := range in.submits {
+			commands[i] = in.submits[i].command
 		}
 		s.step(&effects, raft.Submit{Commands: commands})
+	}
+	for _, q := range in.questions {
+		s.step(&effects, q.event(s.remember(q.answer)))
+	}
+	if len(in.reads) > 0 {
+		requests := make([]raft.RequestID, len(in.reads))
+		for i := range in.reads {
+			requests[i] = s.remember(in.reads[i])
+		}
+		s.step(&effects, raft.Read{Requests: requests})
 	}
 	// Timers last: a message that waited with them may have restarted them, and
 	// then their numbers are old. A leader heard late is better than an election.
 	for _, timeout := range s.timers.fired(time.Now()) {
 		s.step(&effects, timeout)
 	}
-	s.answer(submits, effects.Submitted)
+	s.answer(in.submits, effects.Submitted)
 	for {
-		saving := effects.Save.Needed()
-		if err := s.carryOut(effects); err != nil {
+		next, err := s.carryOut(effects)
+		if err != nil || len(next) == 0 {
 			return err
 		}
-		if !saving {
-			break
-		}
 		effects = raft.Effects{}
-		status := s.cm.Status()
-		s.step(&effects, raft.Saved{Index: status.LastIndex, Term: status.Term})
+		for _, event := range next {
+			s.step(&effects, event)
+		}
 	}
-	status := s.cm.Status()
-	s.status.Store(&status)
-	return nil
 }
 
-// step gives the module one event and reports a change of leadership.
+// remember gives a number to a question of somebody who waits.
+func (s *Server) remember(answer chan<- raft.Answer) raft.RequestID {
+	s.requests++
+	s.asked[s.requests] = answer
+	return s.requests
+}
+
+// step gives the module one event and reports a change of leadership or of the
+// configuration.
 func (s *Server) step(effects *raft.Effects, event raft.Event) {
+	began := time.Now()
 	effects.Merge(s.cm.Step(event))
 	now := s.cm.Status()
+	if _, ok := event.(raft.HeartbeatTimeout); ok {
+		s.progress = s.cm.Matches()
+	}
+	if now.Round > s.last.Round {
+		s.rounds[now.Round] = began // before any of its messages leaves
+	}
+	if m, ok := event.(raft.Message); ok && m.From == now.LeaderID {
+		if args, ok := m.Body.(raft.AppendEntriesArgs); ok && args.Term == now.Term {
+			s.heard = heard{began, args.LeaderCommit}
+		}
+	}
+	if c := s.cm.Configuration(); !c.Equal(s.configuration) {
+		before := s.configuration
+		s.configuration = c
+		if s.config.ObserveConfiguration != nil {
+			s.config.ObserveConfiguration(before, s.configuration)
+		}
+	}
 	if now.State != s.last.State || now.Term != s.last.Term || now.LeaderID != s.last.LeaderID {
 		s.config.Logger.Debug("role", "id", now.ID, "role", now.State.String(), "raft.term", uint64(now.Term), "leader", uint64(now.LeaderID))
-		s.status.Store(&now) // before Observe, so that whoever it wakes sees the new state
+		if now.State != raft.Leader || now.Term != s.last.Term {
+			clear(s.rounds)
+		}
+		s.publish() // before Observe, so that whoever it wakes sees the new state
 		if s.config.Observe != nil {
 			s.config.Observe(now)
 		}
@@ -318,14 +522,51 @@ func (s *Server) step(effects *raft.Effects, event raft.Event) {
 	s.last = now
 }
 
-// carryOut does what raft.Effects lists, in its order.
-func (s *Server) carryOut(effects raft.Effects) error {
+// publish lets others see the present state.
+func (s *Server) publish() {
+	v := view{status: s.cm.Status(), configuration: s.configuration}
+	if round := v.status.LeaseRound; round != 0 {
+		if began, known := s.rounds[round]; known {
+			v.leaseEnds = began.Add(s.config.ElectionTimeout * lease / 100)
+			s.heard = heard{began, v.status.LeaseIndex}
+		}
+		for r := range s.rounds {
+			if r < round {
+				delete(s.rounds, r)
+			}
+		}
+	}
+	v.heard, v.progress = s.heard, s.progress
+	s.view.Store(&v)
+}
+
+// carryOut does what raft.Effects lists, in its order, and returns what is to be
+// stepped next, before anything else.
+func (s *Server) carryOut(effects raft.Effects) (next []raft.Event, err error) {
+	// Before anything leaves: a lease must be seen to have ended before TimeoutNow
+	// goes, and no client may see what Status does not tell yet.
+	s.publish()
+	for _, a := range effects.Answers {
+		s.asked[a.Request] <- a
+		delete(s.asked, a.Request)
+	}
 	if len(effects.Send) > 0 {
-		s.transport.Send(effects.Send)
+		s.transport.Send(s.fillIn(effects.Send))
 	}
 	if effects.Save.Needed() {
 		if err := s.config.Storage.Save(effects.Save); err != nil {
-			return err // nothing that relies on it has left, and nothing will
+			return nil, err // nothing that relies on it has left, and nothing will
+		}
+		status := s.cm.Status()
+		next = append(next, raft.Saved{Index: status.LastIndex, Term: status.Term})
+	}
+	for _, chunk := range effects.Receive {
+		event, err := s.receive(chunk)
+		if err != nil {
+			return nil, err
+		}
+		if event != nil {
+			next = append(next, event)
 		}
 	}
 	if len(effects.SendAfter) > 0 {
@@ -335,7 +576,46 @@ func (s *Server) carryOut(effects raft.Effects) error {
 		s.feed <- effects.Commit
 	}
 	s.timers.set(effects.Timers, s.config)
-	return nil
+	if effects.Compact != 0 {
+		if err := s.config.Storage.Compact(effects.Compact); err != nil {
+			return nil, err
+		}
+	}
+	return next, nil
+}
+
+// fillIn adds their bytes to the parts of snapshots. A part that cannot be read
+// is not sent; the follower will ask again, and may be given a newer snapshot.
+func (s *Server) fillIn(messages []raft.Message) []raft.Message {
+	filled := messages[:0]
+	for _, m := range messages {
+		if args, ok := m.Body.(raft.InstallSnapshotArgs); ok && args.Length > 0 {
+			args.Data = make([]byte, args.Length)
+			if err := s.config.Storage.ReadSnapshot(args.Snapshot, args.Offset, args.Data); err != nil {
+				s.config.Logger.Warn("a part of a snapshot cannot be sent", "to", uint64(m.To), "index", uint64(args.Snapshot.Index), "err", err)
+				continue
+			}
+			m.Body = args
+		}
+		filled = append(filled, m)
+	}
+	return filled
+}
+
+// receive stores a part of a snapshot and returns the event that tells of the
+// last one.
+func (s *Server) receive(chunk raft.Chunk) (raft.Event, error) {
+	err := s.config.Storage.Receive(chunk)
+	switch {
+	case errors.Is(err, storage.ErrDamagedSnapshot):
+		s.config.Logger.Warn("a snapshot arrived damaged and is asked for again", "index", uint64(chunk.Snapshot.Index))
+		return raft.SnapshotDamaged{Snapshot: chunk.Snapshot}, nil
+	case err != nil:
+		return nil, err
+	case chunk.Last():
+		return raft.SnapshotStored{Snapshot: chunk.Snapshot}, nil
+	}
+	return nil, nil
 }
 
 // answer tells the submitters where their commands went: one Submit was
@@ -354,6 +634,13 @@ func (s *Server) answer(submits []submit, submitted []raft.Submitted) {
 func (s *Server) runFeed() {
 	for entries := range s.feed {
 		for _, e := range entries {
+			if e.Kind == raft.EntrySnapshot {
+				var err error
+				if e.Installed.Data, err = s.config.Storage.OpenSnapshot(e.Index); err != nil {
+					s.fail(err)
+					return
+				}
+			}
 			select {
 			case s.config.CommitChan <- e:
 			case <-s.quit:

@@ -30,7 +30,8 @@ type node struct {
 	storage storage.Storage
 
 	mu      sync.Mutex
-	applied []string      // the commands that were consumed
+	applied []string // the commands that were consumed
+	at      raft.CommitEntry
 	hold    chan struct{} // if not nil, the consumer waits for it to be closed
 	seen    []raft.Status // what Observe was told
 	sent    int           // messages that left
@@ -56,7 +57,7 @@ func (c *cluster) prepare(id raft.ServerID, store storage.Storage, n int) {
 	nd := &node{storage: store}
 	commitChan := make(chan raft.CommitEntry)
 	s, err := New(Config{
-		Raft:       raft.Config{Cluster: 7, ID: id, Configuration: raft.NewConfiguration(voters...), MaxBacklogBytes: 1 << 20},
+		Raft:       raft.Config{Cluster: 7, ID: id, Configuration: raft.NewConfiguration(voters...), MaxBacklogBytes: 1 << 20, TrailingBytes: 1},
 		Storage:    store,
 		CommitChan: commitChan,
 		Observe: func(s raft.Status) {
@@ -71,6 +72,10 @@ func (c *cluster) prepare(id raft.ServerID, store storage.Storage, n int) {
 		for e := range commitChan {
 			nd.mu.Lock()
 			hold := nd.hold
+			nd.at = e
+			if e.Kind == raft.EntrySnapshot {
+				nd.applied = readState(c.t, e.Installed.Data)
+			}
 			if e.Kind == raft.EntryCommand {
 				nd.applied = append(nd.applied, string(e.Command))
 			}
@@ -395,12 +400,13 @@ func TestPeerThatCannotBeWrittenDownStopsTheServer(t *testing.T) {
 		lead := c.leader()
 		n := c.nodes[lead%3+1]
 		var answer error
-		check := n.checkStore(func(raft.ServerID, raft.StoreID) error { return answer })
+		check := n.checkStore(func(raft.ServerID, raft.Index, raft.StoreID) error { return answer })
 
 		answer = fmt.Errorf("server 3 %w", storage.ErrForeignStore)
 		require.ErrorIs(t, check(3, raft.StoreID{1}), storage.ErrForeignStore)
 		pass(time.Second)
 		require.NoError(t, n.Err(), "that is server 3's trouble")
+		require.NoError(t, check(9, raft.StoreID{1}), "server 9 does not take part, so nothing is written down")
 
 		answer = errors.New("no space left on device")
 		require.ErrorIs(t, check(3, raft.StoreID{1}), answer)

@@ -1,0 +1,155 @@
+package kvservice
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"raftkv/api"
+	"raftkv/kvservice/machine"
+	"raftkv/raft"
+	"raftkv/raft/server"
+)
+
+// get answers a read at its level. Every server answers reads from its own
+// state; only how far that must have come is asked of the leader.
+func (s *KVService) get(ctx context.Context, r *api.GetRequest) api.Response {
+	command := machine.Command{Kind: machine.KindGet, Key: r.Key}
+	if r.Consistency == api.ConsistencyStale {
+		return s.staleRead(command)
+	}
+	index, refusal := s.readIndex(ctx, r.Consistency)
+	if refusal != nil {
+		return refusal
+	}
+	if refusal := s.awaitApplied(ctx, index); refusal != nil {
+		return refusal
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return command.Response(s.machine.Get(command.Key))
+}
+
+// readIndexPath is what a follower asks the leader for; no client can.
+const readIndexPath = "read-index"
+
+// readIndex returns how far the state must have come to be read.
+func (s *KVService) readIndex(ctx context.Context, level api.Consistency) (raft.Index, api.Response) {
+	leader := s.raft.Status().LeaderID
+	if leader == s.config.ID || leader == raft.None {
+		index, err := s.ownReadIndex(ctx, level)
+		if err != nil {
+			return 0, s.readRefusal(ctx, err)
+		}
+		return index, nil
+	}
+	reply, err := s.raft.Call(ctx, leader, joinLine(readIndexPath, []byte(level)))
+	if err != nil {
+		return 0, s.readRefusal(ctx, err)
+	}
+	status, body, _ := splitLine(reply)
+	index, err := strconv.ParseUint(string(body), 10, 64)
+	if api.Status(status) != api.StatusOK || err != nil {
+		return 0, s.refuse(api.StatusNotLeader, fmt.Sprintf("server %d does not lead (any more); try again", leader))
+	}
+	return raft.Index(index), nil
+}
+
+// ownReadIndex asks this server's own Raft. If the lease is over, a round of
+// messages tells instead.
+func (s *KVService) ownReadIndex(ctx context.Context, level api.Consistency) (raft.Index, error) {
+	if level == api.ConsistencyLease {
+		if index, ok := s.raft.LeaseIndex(); ok {
+			return index, nil
+		}
+	}
+	return s.raft.ReadIndex(ctx)
+}
+
+// answerReadIndex answers a follower.
+func (s *KVService) answerReadIndex(ctx context.Context, level []byte) []byte {
+	index, err := s.ownReadIndex(ctx, api.Consistency(level))
+	if err != nil {
+		return joinLine(string(api.StatusNotLeader), nil)
+	}
+	return joinLine(string(api.StatusOK), strconv.AppendUint(nil, uint64(index), 10))
+}
+
+// readRefusal says why a read was not answered. A read changes nothing, so that
+// is never more than an inconvenience.
+func (s *KVService) readRefusal(ctx context.Context, err error) api.Response {
+	switch {
+	case isNotLeader(err):
+		return s.refuse(api.StatusNotLeader, "no leader has confirmed that this read would be up to date; try again")
+	case errors.Is(err, raft.ErrBusy):
+		return s.refuse(api.StatusBusy, "too many reads are waiting; try again")
+	case errors.Is(err, server.ErrNotSent):
+		return s.refuse(api.StatusNotLeader, "the leader cannot be reached from here; try again")
+	case errors.Is(err, server.ErrStopped):
+		return s.refuse(api.StatusNotLeader, "this server is stopping; ask another")
+	case ctx.Err() != nil:
+		return s.refuse(api.StatusTimeout, "no majority has confirmed in time that this read would be up to date")
+	}
+	return s.refuse(api.StatusNotLeader, "the leader's answer was lost; try again")
+}
+
+// staleRead answers from what this server has, and says so.
+func (s *KVService) staleRead(command machine.Command) api.Response {
+	heardAt, heard := s.raft.Heard()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.machine.AppliedIndex() >= heard && heardAt.After(s.freshAt) {
+		s.freshAt = heardAt
+	}
+	r := command.Response(s.machine.Get(command.Key)).(*api.GetResponse)
+	r.Stale, r.AppliedIndex = true, uint64(s.machine.AppliedIndex())
+	if !s.freshAt.IsZero() {
+		age := uint64(time.Since(s.freshAt).Milliseconds())
+		r.AgeMillis = &age
+	}
+	return r
+}
+
+// reader waits until the state has come to an index.
+type reader struct {
+	index raft.Index
+	ready chan struct{} // closed then
+}
+
+// awaitApplied waits until the entry at index has been applied.
+func (s *KVService) awaitApplied(ctx context.Context, index raft.Index) (refusal api.Response) {
+	s.mu.Lock()
+	if s.machine.AppliedIndex() >= index {
+		s.mu.Unlock()
+		return nil
+	}
+	r := reader{index, make(chan struct{})}
+	s.readers = append(s.readers, r)
+	s.mu.Unlock()
+	select {
+	case <-r.ready:
+		return nil
+	case <-ctx.Done():
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.readers = slices.DeleteFunc(s.readers, func(other reader) bool { return other == r })
+		return s.refuse(api.StatusTimeout, "this server has not applied in time what the read must see")
+	case <-s.stopped:
+		return s.refuse(api.StatusNotLeader, "this server is stopping; ask another")
+	}
+}
+
+// releaseReaders lets those go on who waited for what has just been applied.
+func (s *KVService) releaseReaders() {
+	now := s.machine.AppliedIndex()
+	s.readers = slices.DeleteFunc(s.readers, func(r reader) bool {
+		if r.index > now {
+			return false
+		}
+		close(r.ready)
+		return true
+	})
+}
