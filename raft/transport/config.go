@@ -36,8 +36,8 @@ type Config struct {
 
 	// AdvertiseAddr is where the other servers reach this one, host:port. They
 	// learn it in the handshake and use it if they do not know better. At most 255
-	// bytes. Empty means Peers[ID], or else the address that is listened on, which
-	// is of no use to others if it is that of all interfaces.
+	// bytes. Empty means Peers[ID], or else the address that is listened on, unless
+	// that means all interfaces; then others are told nothing.
 	AdvertiseAddr string
 
 	// Deliver takes messages that have arrived. The slice and what it refers to

@@ -54,8 +54,8 @@ func ListenTCP(config Config) (*TCP, error) {
 			return nil, err
 		}
 	}
-	if config.AdvertiseAddr == "" {
-		config.AdvertiseAddr = listener.Addr().String()
+	if addr, ok := listener.Addr().(*net.TCPAddr); ok && !addr.IP.IsUnspecified() {
+		setDefault(&config.AdvertiseAddr, addr.String())
 	}
 	dialer := &net.Dialer{KeepAliveConfig: keepAlive}
 	return &TCP{start(config, listener, func(ctx context.Context, _ raft.ServerID, addr string) (net.Conn, error) {
