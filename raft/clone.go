@@ -18,7 +18,6 @@ func (cm *ConsensusModule) Clone() *ConsensusModule {
 	c.preVote.heard = maps.Clone(cm.preVote.heard)
 	c.preVote.heardBefore = maps.Clone(cm.preVote.heardBefore)
 	c.reads.acked = maps.Clone(cm.reads.acked)
-	c.reads.released = maps.Clone(cm.reads.released)
 	c.reads.waiting = slices.Clip(cm.reads.waiting)
 	c.reads.asked = slices.Clip(cm.reads.asked)
 	c.transfer.waiting = slices.Clip(cm.transfer.waiting)

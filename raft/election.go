@@ -87,7 +87,7 @@ func (cm *ConsensusModule) startLeader() {
 	for _, peerID := range cm.peerIDs {
 		cm.startFollowing(peerID)
 	}
-	cm.reads = reads{acked: map[ServerID]Round{}, released: map[ServerID]Round{}}
+	cm.reads = reads{acked: map[ServerID]Round{}}
 	// Entries of earlier terms are committed only by committing one of ours
 	// (§5.4.2), and the first client may come late. So every leadership begins
 	// with an entry that says nothing (§8).

@@ -21,9 +21,7 @@ type reads struct {
 	askedIn Round
 	index   Index // what those may read
 
-	// released are the servers that were told to start an election at once, and
-	// the round in which that was, see leaseRound.
-	released map[ServerID]Round
+	released bool // TimeoutNow has left in this leadership, see leaseRound
 }
 
 // handleRead begins a round for reads, or lets them wait for the next one:
@@ -80,17 +78,14 @@ func (cm *ConsensusModule) confirmRound() {
 // did (thesis 6.4.1). When the round began is for the server to know: this
 // package has no clock.
 //
-// There is one exception. A server to which TimeoutNow was sent may be elected
-// any time, even long afterwards if the message was slow. It cannot any more
-// once it has answered a later round, for then it ignores the message.
+// There is one exception. A server to which TimeoutNow was sent may be elected at
+// any time, even long afterwards if the message was slow. It ignores it once it
+// has answered a later round, but not if it has restarted since and heard from
+// this leader only what is older still. So a leadership that has once sent
+// TimeoutNow has no lease any more; its reads take a round.
 func (cm *ConsensusModule) leaseRound() Round {
-	if cm.state != Leader || cm.config.DisableQuorumCheck || !cm.committedOwn() {
+	if cm.state != Leader || cm.config.DisableQuorumCheck || cm.reads.released || !cm.committedOwn() {
 		return 0
-	}
-	for id, round := range cm.reads.released {
-		if cm.reads.acked[id] <= round {
-			return 0
-		}
 	}
 	return cm.reads.confirmed
 }

@@ -62,12 +62,12 @@ func (cm *ConsensusModule) transferTarget(asked ServerID) ServerID {
 func (cm *ConsensusModule) advanceTransfer() {
 	t := &cm.transfer
 	switch {
-	case t.to == None || t.sent:
+	case t.to == None:
 	case !cm.configuration.IsVoter(t.to):
 		cm.abortTransfer(ErrNotVoter) // its vote was taken from it meanwhile
-	case cm.matchIndex[t.to] == cm.log.lastIndex():
+	case !t.sent && cm.matchIndex[t.to] == cm.log.lastIndex():
 		t.sent = true
-		cm.reads.released[t.to] = cm.reads.round // before it leaves, see leaseRound
+		cm.reads.released = true // before it leaves, see leaseRound
 		cm.sendNow(t.to, TimeoutNowArgs{Term: cm.currentTerm, LeaderID: cm.id, Round: cm.reads.round})
 	}
 }
@@ -99,9 +99,9 @@ func (cm *ConsensusModule) endTransfer() {
 }
 
 // handleTimeoutNow starts an election without waiting and without asking first,
-// for the leader wants it. A late copy is of an older term or of a round after
-// which this server has answered the leader again; then the leader may rely on
-// it once more. After a restart the leader must have been heard first, because
+// for the leader wants it. A late copy would only depose a leader that works: it
+// is of an older term, or of a round after which this server has answered the
+// leader again. After a restart the leader must have been heard first, because
 // what was answered before is forgotten.
 func (cm *ConsensusModule) handleTimeoutNow(from ServerID, args TimeoutNowArgs) {
 	if args.Term == cm.currentTerm && from == cm.leaderID && args.Round >= cm.heardRound && cm.mayCampaign() {
