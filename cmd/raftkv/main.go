@@ -21,6 +21,7 @@
 //	demo.go         demo: what is typed and what is shown
 //	children.go     the demo's child processes; process_*.go, pause_unix.go: per system
 //	logdump.go      log dump
+//	bench.go        bench
 //	version.go      version
 package main
 
@@ -78,7 +79,7 @@ func rootCommand() *cobra.Command {
 	isGroup(root)
 	root.AddCommand(demoCommand(), serveCommand(),
 		getCommand(), putCommand(), appendCommand(), casCommand(), deleteCommand(),
-		sessionCommand(), statusCommand(), logCommand(), versionCommand())
+		sessionCommand(), statusCommand(), logCommand(), benchCommand(), versionCommand())
 	return root
 }
 

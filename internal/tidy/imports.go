@@ -80,6 +80,7 @@ var rooms = []room{
 	}},
 	{dir: "internal/labs/...", std: everything, own: []string{".", "rafttest", "internal/scenario", "internal/zoo"}},
 	{dir: "internal/exercise", std: everything},
+	{dir: "internal/load", std: everything, own: []string{"api", "kvclient"}},
 	{dir: "internal/prochaos", std: everything, own: []string{"api", "kvclient", "internal/lincheck"}},
 	{dir: "internal/tidy/...", std: everything, own: []string{"internal/tidy"}},
 
