@@ -228,7 +228,7 @@ func (p *peer) disconnected(reason error) {
 	p.loseReplies(reason)
 }
 
-// close ends everything that has to do with the peer.
+// close ends the peer: what waits now, and the rest as its goroutines see it.
 func (p *peer) close(reason error) {
 	p.cancel()
 	p.mu.Lock()
@@ -238,7 +238,6 @@ func (p *peer) close(reason error) {
 		p.in.Close()
 	}
 	p.dropWaiting(reason)
-	p.loseReplies(reason)
 }
 
 // keepConnected is the goroutine that writes to one peer: it connects, writes
