@@ -13,13 +13,15 @@
 //
 // Reading order:
 //
-//	kvclient.go  KVClient and its operations
-//	write.go     a write and its identity, for callers who keep identities themselves
-//	errors.go    the errors above
-//	session.go   registration, and which numbers are open
-//	retry.go     one call: attempts, pauses, and when to stop
-//	route.go     which endpoint to ask next
-//	exchange.go  one attempt over HTTP
+//	kvclient.go    KVClient and its operations
+//	write.go       a write and its identity, for callers who keep identities themselves
+//	admin.go       members, leadership and snapshots, for those who run the cluster
+//	errors.go      the errors above
+//	session.go     registration, and which numbers are open
+//	retry.go       one call: attempts, pauses, and when to stop
+//	route.go       which endpoint to ask next
+//	membership.go  which endpoints there are, when servers come and go
+//	exchange.go    one attempt over HTTP
 //
 // The arithmetic of numbers and outcomes is a package of its own, numbering.
 package kvclient

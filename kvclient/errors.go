@@ -25,7 +25,8 @@ var ErrNoEndpoints = errors.New("kvclient: no endpoints given")
 // context.DeadlineExceeded and context.Canceled if the context ended the call.
 type UnknownError struct {
 	// ClientID and RequestID are the write's identity; "" and 0 for a write that
-	// was sent without one.
+	// was sent without one, and for what [KVClient.ChangeMembers] and
+	// [KVClient.TransferLeadership] ask for.
 	ClientID  api.ClientID
 	RequestID uint64
 
@@ -34,7 +35,7 @@ type UnknownError struct {
 
 func (e *UnknownError) Error() string {
 	if e.ClientID == "" {
-		return fmt.Sprintf("kvclient: a write without identity may or may not have been applied: %v", e.Err)
+		return fmt.Sprintf("kvclient: a request without identity may or may not have been carried out: %v", e.Err)
 	}
 	return fmt.Sprintf("kvclient: request %d of client %s may or may not have been applied: %v", e.RequestID, e.ClientID, e.Err)
 }

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
+	"strconv"
 
 	"raftkv/api"
 )
@@ -39,6 +40,10 @@ type attempt struct {
 	answer  api.Response // nil if there was none that makes sense
 	outcome api.Outcome  // of this attempt
 	err     error        // nil if answer holds a result
+
+	// configuration is 1 more than the index of the configuration that the server
+	// has told of, see api.HeaderConfiguration; 0 if it has told of none.
+	configuration uint64
 }
 
 // final reports whether another attempt would bring nothing else.
@@ -111,6 +116,9 @@ func (c *KVClient) exchange(ctx context.Context, endpoint string, op operation) 
 	}
 	head := answer.Head()
 	a := attempt{answer: answer, outcome: head.Outcome}
+	if index, err := strconv.ParseUint(resp.Header.Get(api.HeaderConfiguration), 10, 63); err == nil {
+		a.configuration = index + 1
+	}
 	if head.RespStatus != api.StatusOK && head.RespStatus != api.StatusDuplicateRequest {
 		a.err = newStatusError(head)
 	}

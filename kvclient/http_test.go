@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -451,16 +452,20 @@ type roundTrip func(*http.Request) (*http.Response, error)
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // route against its promise: nobody is asked twice in a round, everyone of the
-// list is asked once, and hints add a bounded number.
+// list is asked once, hints add a bounded number, and who may have left is asked
+// exactly if nobody else has answered.
 func TestRouteProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		address := rapid.SampledFrom([]string{"", "http://a:1", "http://b:1", "http://c:1", "http://x:1", "http://y:1", "http://z:1", "http://w:1"})
 		endpoints := rapid.SliceOfDistinct(address.Filter(func(s string) bool { return s != "" }), rapid.ID[string]).Draw(t, "endpoints")
-		r := route{endpoints: endpoints}
+		spare := rapid.SliceOfNDistinct(address.Filter(func(s string) bool { return s != "" && !slices.Contains(endpoints, s) }), 0, 1, rapid.ID[string]).Draw(t, "spare")
+		var r route
 		for range rapid.IntRange(1, 3).Draw(t, "rounds") {
 			first := address.Draw(t, "first")
-			r.startRound(first)
+			r.startRound(first, endpoints, spare)
 			asked := map[string]bool{}
+			hinted := map[string]bool{}
+			answered := false
 			for {
 				endpoint, ok := r.next()
 				if !ok {
@@ -472,15 +477,29 @@ func TestRouteProperties(t *testing.T) {
 				if len(asked) == 0 && first != "" && endpoint != first {
 					t.Fatalf("%s was asked before %s", endpoint, first)
 				}
+				if slices.Contains(spare, endpoint) && endpoint != first && !hinted[endpoint] && answered {
+					t.Fatalf("%s was asked though others have answered", endpoint)
+				}
 				asked[endpoint] = true
-				r.hint(address.Draw(t, "hint"))
+				r.answered = rapid.Bool().Draw(t, "answers") || r.answered
+				answered = r.answered
+				if answered {
+					hint := address.Draw(t, "hint")
+					hinted[hint] = true
+					r.hint(hint)
+				}
+			}
+			for _, e := range spare {
+				if !answered && !asked[e] {
+					t.Fatalf("%s was not asked though nobody has answered", e)
+				}
 			}
 			for _, e := range endpoints {
 				if !asked[e] {
 					t.Fatalf("%s was not asked", e)
 				}
 			}
-			if len(asked) > len(endpoints)+1+maxHints {
+			if len(asked) > len(endpoints)+len(spare)+1+maxHints {
 				t.Fatalf("%d requests in a round", len(asked))
 			}
 		}

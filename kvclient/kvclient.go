@@ -23,8 +23,8 @@ const maxConnections = numbering.Window
 // context does. Give every call a context with a deadline: without one a call
 // waits for ever for a cluster that does not come back.
 type KVClient struct {
-	endpoints []string
-	http      *http.Client
+	seeds []string // the endpoints given to New
+	http  *http.Client
 
 	// try makes one attempt; it is exchange, but for tests of everything around it.
 	try func(ctx context.Context, endpoint string, op operation) attempt
@@ -39,12 +39,14 @@ type KVClient struct {
 	calls   sync.WaitGroup // the calls in progress; Add under mu while not closed
 	session *session       // nil before the first write
 	leader  string         // the endpoint that served last or was named as leader; "" if none
+	members membership     // whom to ask
 }
 
 // New returns a client that asks the servers at serviceAddrs, which are
 // addresses (host:port) or URLs of their HTTP ports. One that works is enough,
 // because any server passes requests on to the leader; with all of them the
-// client outlives any server. New opens no connection.
+// client outlives any server. When servers come or go while the client is in
+// use, it learns of it, see membership. New opens no connection.
 func New(serviceAddrs []string) *KVClient {
 	transport := &http.Transport{
 		DialContext:         (&net.Dialer{KeepAlive: 30 * time.Second}).DialContext,
@@ -62,8 +64,9 @@ func New(serviceAddrs []string) *KVClient {
 		registering: make(chan struct{}, 1),
 	}
 	for _, address := range serviceAddrs {
-		c.endpoints = append(c.endpoints, normalEndpoint(address))
+		c.seeds = append(c.seeds, normalEndpoint(address))
 	}
+	c.members.endpoints = c.seeds
 	c.try = c.exchange
 	c.life, c.end = context.WithCancel(context.Background())
 	return c
@@ -123,6 +126,22 @@ type GetResult struct {
 	KeyFound bool   // whether the key is there
 	Value    string // what it holds; "" if it is absent
 	Version  uint64 // see WriteResult; 0 if it is absent
+
+	// The rest is set after a read with api.ConsistencyStale only: where in the log
+	// the answer stands, and how old it is, if the server knows that.
+	Stale        bool
+	AppliedIndex uint64
+	Age          time.Duration
+	AgeKnown     bool
+}
+
+// ReadOption changes one call of [KVClient.Get].
+type ReadOption func(*api.GetRequest)
+
+// WithConsistency asks for another level than the default,
+// api.ConsistencyLinearizable.
+func WithConsistency(level api.Consistency) ReadOption {
+	return func(r *api.GetRequest) { r.Consistency = level }
 }
 
 // Put sets key to value.
@@ -146,16 +165,21 @@ func (c *KVClient) Delete(ctx context.Context, key string) (WriteResult, error) 
 	return c.write(ctx, Write{Op: OpDelete, Key: key})
 }
 
-// Get returns what key holds. The answer is linearizable: it includes every
-// write that was acknowledged before the call. Reads change nothing, so they
-// are repeated until ctx ends, and no error of Get is an [UnknownError].
-func (c *KVClient) Get(ctx context.Context, key string) (GetResult, error) {
+// Get returns what key holds. Unless an option says api.ConsistencyStale, the
+// answer is linearizable: it includes every write that was acknowledged before
+// the call. Reads change nothing, so they are repeated until ctx ends, and no
+// error of Get is an [UnknownError].
+func (c *KVClient) Get(ctx context.Context, key string, options ...ReadOption) (GetResult, error) {
 	ctx, done, err := c.begin(ctx)
 	if err != nil {
 		return GetResult{}, err
 	}
 	defer done()
-	body, err := api.Encode(&api.GetRequest{Key: key})
+	request := api.GetRequest{Key: key}
+	for _, option := range options {
+		option(&request)
+	}
+	body, err := api.Encode(&request)
 	if err != nil {
 		return GetResult{}, &StatusError{api.StatusBadRequest, api.OutcomeNotApplied, err.Error()}
 	}
@@ -170,7 +194,11 @@ func (c *KVClient) Get(ctx context.Context, key string) (GetResult, error) {
 		return GetResult{}, fmt.Errorf("kvclient: get: %w", err)
 	}
 	r := answer.(*api.GetResponse)
-	return GetResult{KeyFound: r.KeyFound, Value: r.Value, Version: r.Version}, nil
+	result := GetResult{KeyFound: r.KeyFound, Value: r.Value, Version: r.Version, Stale: r.Stale, AppliedIndex: r.AppliedIndex}
+	if r.AgeMillis != nil {
+		result.Age, result.AgeKnown = time.Duration(*r.AgeMillis)*time.Millisecond, true
+	}
+	return result, nil
 }
 
 // ClusterID returns the id of the cluster that the endpoints belong to, which
@@ -255,19 +283,20 @@ func sessionExpired(err error) bool {
 	return !errors.As(err, &unknown) && errors.As(err, &refused) && refused.Status == api.StatusSessionExpired
 }
 
-// assumedLeader returns whom a call should ask first; "" if nobody in particular.
-func (c *KVClient) assumedLeader() string {
+// whomToAsk returns what a round of a route needs to know.
+func (c *KVClient) whomToAsk() (first string, endpoints, spare []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.leader
+	return c.leader, c.members.endpoints, c.members.spare
 }
 
 // learn notes what an attempt says about where to ask.
 func (c *KVClient) learn(endpoint string, a attempt) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.noticeConfiguration(endpoint, a.configuration)
 	switch leader := a.leader(); {
-	case slices.Contains(c.endpoints, leader):
+	case slices.Contains(c.members.endpoints, leader):
 		// Others are followed when a server cannot serve, see route, but not
 		// preferred: from here they may be out of reach, and the servers of the
 		// list pass requests on.

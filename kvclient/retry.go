@@ -27,11 +27,11 @@ const (
 // attempt would only repeat, or ctx ends. It adds each attempt's outcome to
 // call. The answer is nil exactly if there is an error.
 func (c *KVClient) run(ctx context.Context, op operation, call *numbering.Call) (api.Response, error) {
-	if len(c.endpoints) == 0 {
+	if len(c.seeds) == 0 {
 		return nil, ErrNoEndpoints
 	}
-	r := route{endpoints: c.endpoints}
-	r.startRound(c.assumedLeader())
+	var r route
+	r.startRound(c.whomToAsk())
 	patience, pause := firstPatience, firstPause
 	var last error
 	for {
@@ -44,7 +44,7 @@ func (c *KVClient) run(ctx context.Context, op operation, call *numbering.Call) 
 				return nil, &GaveUpError{context.Cause(ctx), last}
 			}
 			pause = min(2*pause, maxPause)
-			r.startRound(c.assumedLeader())
+			r.startRound(c.whomToAsk())
 			continue
 		}
 		attemptCtx, cancel := context.WithTimeout(ctx, patience)
@@ -62,6 +62,7 @@ func (c *KVClient) run(ctx context.Context, op operation, call *numbering.Call) 
 			return a.answer, nil
 		}
 		last = a.err
+		r.answered = r.answered || a.answer != nil
 		r.hint(a.leader())
 	}
 }

@@ -154,8 +154,8 @@ func TestHintsInACircleEnd(t *testing.T) {
 
 // Every server claims that yet another one leads.
 func TestEndlessHintsEnd(t *testing.T) {
-	r := route{endpoints: []string{"http://a:1"}}
-	r.startRound("")
+	var r route
+	r.startRound("", []string{"http://a:1"}, nil)
 	asked := 0
 	for asked < 100 {
 		_, ok := r.next()
@@ -181,7 +181,7 @@ func TestLeaderHintIsFollowedAtOnce(t *testing.T) {
 			}
 			return f.try(op)
 		})
-		c.endpoints = []string{"http://a:1", "http://b:1", "http://c:1"}
+		c.members.endpoints = []string{"http://a:1", "http://b:1", "http://c:1"}
 		_, err := c.Put(t.Context(), "k", "v")
 		require.NoError(t, err)
 		_, err = c.Put(t.Context(), "k", "w")

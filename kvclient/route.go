@@ -13,22 +13,26 @@ const maxHints = 3
 
 // A route decides whom one call asks next. It goes in rounds. A round asks
 // first whom the client believes to lead, then wherever an answer points, then
-// the rest of the list, nobody twice; between two rounds the call pauses.
+// the rest of the list, nobody twice; if none of them has answered, those that
+// may have left the cluster. Between two rounds the call pauses.
 type route struct {
-	endpoints []string
-	queue     []string // whom to ask next in this round
-	asked     []string // in this round
-	hints     int      // how many of them were hints
+	queue    []string // whom to ask next in this round
+	spare    []string // whom to ask if nobody answers
+	asked    []string // in this round
+	answered bool     // somebody has
+	hints    int      // how many of those asked were hints
 }
 
 // startRound begins a round, with first at its head unless that is "".
-func (r *route) startRound(first string) {
+func (r *route) startRound(first string, endpoints, spare []string) {
 	r.queue = r.queue[:0]
 	if first != "" {
 		r.queue = append(r.queue, first)
 	}
-	r.queue = append(r.queue, r.endpoints...)
+	r.queue = append(r.queue, endpoints...)
+	r.spare = spare
 	r.asked = r.asked[:0]
+	r.answered = false
 	r.hints = 0
 }
 
@@ -41,7 +45,11 @@ func (r *route) next() (endpoint string, ok bool) {
 			return endpoint, true
 		}
 	}
-	return "", false
+	if r.answered || len(r.spare) == 0 {
+		return "", false
+	}
+	r.queue, r.spare = r.spare, nil
+	return r.next()
 }
 
 // hint takes a server's word for who leads.
