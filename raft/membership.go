@@ -228,9 +228,10 @@ func (cm *ConsensusModule) finishChange() {
 // leave hands over to the voter that lacks least. If that does not come about
 // this server steps down all the same, see handleTransferTimeout.
 func (cm *ConsensusModule) leave() {
+	cm.advanceTransfer() // one that is under way ends if its target leaves, too
 	if cm.transfer.to == None {
 		cm.transfer = transfer{to: cm.transferTarget(None)}
 		cm.restartTimer(TransferTimer)
+		cm.advanceTransfer()
 	}
-	cm.advanceTransfer()
 }
