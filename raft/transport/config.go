@@ -48,8 +48,9 @@ type Config struct {
 	Deliver func([]raft.Message)
 
 	// CheckStore is asked on every new connection, in both directions, whether
-	// a server may have that store; only then are its messages passed on. An
-	// error refuses the connection and its text is shown to the other side.
+	// a server may have that store; only then are its messages passed on. Servers
+	// that are not peers are asked about like all others (SetPeers). An error
+	// refuses the connection and its text is shown to the other side.
 	// May be called by several goroutines at once, and may block for a disk
 	// write. Nil accepts every store.
 	CheckStore func(raft.ServerID, raft.StoreID) error

@@ -4,7 +4,8 @@
 // servers inside one process by the same code over in-memory connections, for
 // tests. Both promise little, as Raft asks for little: a message arrives whole
 // and unchanged from the server that it names, or not at all. It may be late,
-// and messages may overtake each other when a connection is made anew.
+// and messages may overtake each other when a connection is made anew, or when
+// one brings a part of a snapshot, which is large and lets others pass.
 //
 // Every pair of servers has two connections. A dials B and writes what A has
 // to say to B; B dials A for the other direction. So no server depends on
