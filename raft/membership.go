@@ -102,6 +102,7 @@ func (cm *ConsensusModule) useConfiguration() {
 	for _, id := range cm.peerIDs {
 		if !slices.Contains(before, id) {
 			cm.startFollowing(id)
+			cm.windows[id].since = cm.reads.round + 1
 		}
 	}
 }

@@ -421,3 +421,29 @@ func TestJointWithDeadNewVoters(t *testing.T) {
 	allAnswer(cm, 2, 3, 4, 5)
 	assert.Equal(t, NewConfiguration(4, 5, 6), cm.Configuration())
 }
+
+// TestFollowersComeAndGo: a server that is added again may have lost everything,
+// so what was known of it is forgotten (SN-12); and what its old self said, and
+// comes late, is not believed.
+func TestFollowersComeAndGo(t *testing.T) {
+	cm := withLearners(t, 2, 3)
+	old := answered(cm, 3)
+	with, without := cm.configuration, NewConfiguration(1, 2)
+	stepSaved(cm, changeTo(cm, without))
+	allAnswer(cm, 2)
+	require.Equal(t, []ServerID{2}, cm.peerIDs)
+	stepSaved(cm, answered(cm, 3))
+	assert.Zero(t, cm.matchIndex[3])
+
+	last := answered(cm, 3)
+	stepSaved(cm, changeTo(cm, with))
+	assert.Zero(t, cm.matchIndex[3])
+	for _, late := range []Message{old, last} {
+		stepSaved(cm, late)
+		assert.Zero(t, cm.matchIndex[3])
+		assert.False(t, cm.caughtUp(3))
+	}
+	sent := stepSaved(cm, message(3, 1, AppendEntriesReply{Term: 1, AskedTerm: 1, PrevLogIndex: 3, ConflictIndex: 1, Round: cm.reads.round})).Send
+	require.Len(t, sent, 1)
+	assert.Equal(t, Index(0), sent[0].Body.(AppendEntriesArgs).PrevLogIndex)
+}

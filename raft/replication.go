@@ -119,7 +119,8 @@ func (cm *ConsensusModule) handleAppendEntriesReply(from ServerID, reply AppendE
 	if cm.state != Leader || reply.AskedTerm != cm.currentTerm {
 		return // about another leadership
 	}
-	if cm.windows[from] == nil || reply.MatchIndex > cm.log.lastIndex() {
+	w := cm.windows[from]
+	if w == nil || reply.Round < w.since || reply.MatchIndex > cm.log.lastIndex() {
 		return // no follower of ours can say that
 	}
 	cm.heardFromFollower(from, reply.Round)

@@ -199,9 +199,12 @@ func (cm *ConsensusModule) handleSnapshotDamaged(ev SnapshotDamaged) {
 // handleInstallSnapshotReply is the leader's side: it sends the part that the
 // follower wants, or goes back to sending entries.
 func (cm *ConsensusModule) handleInstallSnapshotReply(from ServerID, reply InstallSnapshotReply) {
-	w := cm.windows[from]
-	if cm.state != Leader || reply.AskedTerm != cm.currentTerm || w == nil || reply.MatchIndex > cm.log.lastIndex() {
+	if cm.state != Leader || reply.AskedTerm != cm.currentTerm {
 		return // about another leadership
+	}
+	w := cm.windows[from]
+	if w == nil || reply.Round < w.since || reply.MatchIndex > cm.log.lastIndex() {
+		return // no follower of ours can say that
 	}
 	cm.heardFromFollower(from, reply.Round)
 	switch {

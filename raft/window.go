@@ -12,6 +12,11 @@ import "slices"
 type window struct {
 	probing bool
 
+	// since is the first of our rounds that a follower took part in which was added
+	// in this term. An answer to an earlier one is that of a server which had the
+	// same id, and whose disk may be lost.
+	since Round
+
 	// ends holds the last index of each message with entries that is not yet
 	// answered. Derived from indexes, not counted, so a lost answer cannot leak
 	// a place: any later match frees all up to it.
