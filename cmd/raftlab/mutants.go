@@ -28,6 +28,7 @@ It needs the sources of raftkv, here or above, and the go command.`,
 	}
 	c.Flags().StringVar(&o.Part, "part", "", "part1 to part5")
 	c.Flags().IntVar(&o.Jobs, "jobs", runtime.NumCPU(), "how many bugs at the same time")
+	c.Flags().StringSliceVar(&o.Bugs, "bug", nil, "only this bug, by its name in docs/zoo or labs/wrong; may be repeated")
 	format := c.Flags().StringP("write-out", "w", "text", "text or json")
 	c.MarkFlagRequired("part")
 	c.RunE = func(c *cobra.Command, args []string) error {

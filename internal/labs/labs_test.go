@@ -145,7 +145,7 @@ func TestWrongAndRight(t *testing.T) {
 		l := load(t, part)
 		list := wrongs(t, root, l)
 		require.GreaterOrEqual(t, len(list), 6, part)
-		variants, err := edits.Read(root, "labs/variants/"+part)
+		variants, err := edits.Read(root, "labs/variants/"+part, "stories")
 		require.NoError(t, err)
 		if !*all {
 			list, variants = list[:1], variants[:1]

@@ -54,7 +54,7 @@ func handIn(t *testing.T, lab labs.Lab, dir, login string, change edits.Edit) Su
 func readEdits(t *testing.T, folder string) []edits.Edit {
 	root, err := zoo.Root(".")
 	require.NoError(t, err)
-	found, err := edits.Read(root, folder, "points", "first", "refused", "no build")
+	found, err := edits.Read(root, folder, "points", "first", "refused", "no build", "stories")
 	require.NoError(t, err)
 	return found
 }

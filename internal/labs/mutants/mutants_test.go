@@ -10,7 +10,8 @@ import (
 	"raftkv/internal/zoo"
 )
 
-// Every part has bugs that apply to it, and the solution with three variants.
+// Every part has bugs that apply to it, and the solution with three variants. If
+// it has stories, three of them are true to the letter of Figure 2.
 func TestTargets(t *testing.T) {
 	root, err := zoo.Root(".")
 	require.NoError(t, err)
@@ -19,11 +20,11 @@ func TestTargets(t *testing.T) {
 		require.NoError(t, err)
 		right := 0
 		for _, target := range targets {
-			if target.right {
+			if target.right && (target.letter || parts[name].adapter == "") {
 				right++
 			}
 		}
-		require.Equal(t, 4, right, name)
+		require.GreaterOrEqual(t, right, 4, name)
 		require.GreaterOrEqual(t, len(targets), 4+6, name)
 	}
 }
