@@ -139,6 +139,7 @@ func (cm *ConsensusModule) handleChangeConfiguration(ev ChangeConfiguration) {
 // one if there is nothing to change.
 func (cm *ConsensusModule) planChange(ev ChangeConfiguration) (Configuration, error) {
 	now, next := cm.configuration, ev.Next
+	next.Addresses = cm.sinceWhen(next.Addresses)
 	switch {
 	case cm.state != Leader:
 		return now, &NotLeaderError{Leader: cm.leaderID, Term: cm.currentTerm}
@@ -157,13 +158,6 @@ func (cm *ConsensusModule) planChange(ev ChangeConfiguration) (Configuration, er
 	case next.Joint():
 		return now, fmt.Errorf("%w: old voters are for this package to add", ErrConfig)
 	}
-	next.Addresses = slices.Clone(next.Addresses)
-	for i := range next.Addresses {
-		a := &next.Addresses[i]
-		if a.Since = now.Address(a.ID).Since; !now.Has(a.ID) {
-			a.Since = cm.log.lastIndex() + 1
-		}
-	}
 	if !slices.Equal(next.Voters, now.Voters) {
 		next.OldVoters = now.Voters
 		next = next.WithAddresses(mergeAddresses(next.Addresses, now.Addresses)...)
@@ -179,6 +173,19 @@ func (cm *ConsensusModule) planChange(ev ChangeConfiguration) (Configuration, er
 		}
 	}
 	return next, nil
+}
+
+// sinceWhen returns the addresses with the place of the configuration that added
+// each server: of an earlier one, or of the one that is being planned.
+func (cm *ConsensusModule) sinceWhen(addresses []Address) []Address {
+	addresses = slices.Clone(addresses)
+	for i, a := range addresses {
+		addresses[i].Since = cm.log.lastIndex() + 1
+		if cm.configuration.Has(a.ID) {
+			addresses[i].Since = cm.configuration.Address(a.ID).Since
+		}
+	}
+	return addresses
 }
 
 // mergeAddresses adds to first what only second knows.

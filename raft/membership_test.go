@@ -155,6 +155,31 @@ func (e *NotLeaderError) Is(target error) bool {
 	return ok && *t == *e
 }
 
+// TestRepeatedChange: the same request again succeeds and changes nothing. The
+// caller need not know since when each server takes part.
+func TestRepeatedChange(t *testing.T) {
+	cm := withLearners(t, 3, 4)
+	ev := changeTo(cm, Configuration{
+		Voters: []ServerID{1, 2, 3}, Learners: []ServerID{4, 5},
+		Addresses: []Address{{ID: 4, Addr: "four"}, {ID: 5, Addr: "five"}},
+	})
+	stepSaved(cm, ev)
+	allAnswer(cm, 2, 3)
+	assert.Equal(t, []Address{{4, "four", 0}, {5, "five", 3}}, cm.configuration.Addresses)
+	again := stepSaved(cm, ev)
+	assert.Equal(t, []Answer{{Request: 7, Index: 3}}, again.Answers)
+	assert.False(t, again.Save.Needed())
+	assert.Equal(t, []Address{{ID: 4, Addr: "four"}, {ID: 5, Addr: "five"}}, ev.Next.Addresses, "they are the caller's")
+
+	// A server that leaves and comes back is another one.
+	for _, learners := range [][]ServerID{{4}, {4, 5}} {
+		next := Configuration{Voters: []ServerID{1, 2, 3}, Learners: learners}
+		stepSaved(cm, changeTo(cm, next.WithAddresses(ev.Next.Addresses...)))
+		allAnswer(cm, 2, 3)
+	}
+	assert.Equal(t, []Address{{4, "four", 0}, {5, "five", 5}}, cm.configuration.Addresses)
+}
+
 // TestWhoMayVote: a server must have caught up as a learner (MB-09).
 func TestWhoMayVote(t *testing.T) {
 	next := NewConfiguration(1, 2, 3, 4)
