@@ -22,6 +22,7 @@ import (
 
 var (
 	all    = flag.Bool("all", false, "mark all of labs/wrong and labs/variants, and a class of 30")
+	keep   = flag.String("class", "", "leave the class of TestClassTwice in this folder, for raftlab grade")
 	update = flag.Bool("update", false, "let TestWrongSubmissions write points and first failures into labs/wrong")
 )
 
@@ -164,8 +165,9 @@ func TestCorrectVariants(t *testing.T) {
 	}
 }
 
-// A class of 30 gets the same marks twice, to the last byte, whether its files
-// come in folders or zips and however many are judged at a time.
+// A class of 30, right and wrong, gets the marks and the sentences that it should,
+// twice the same to the last byte, whether its files come in folders or zips and
+// however many are judged at a time.
 func TestClassTwice(t *testing.T) {
 	part, size := "part1", 3
 	if *all {
@@ -178,6 +180,9 @@ func TestClassTwice(t *testing.T) {
 		kinds = append(kinds, readEdits(t, "labs/wrong/"+part)...)
 	}
 	dir := t.TempDir()
+	if *keep != "" {
+		dir = *keep
+	}
 	for i := range size {
 		login := fmt.Sprintf("student%02d", i+1)
 		s := handIn(t, lab, dir, login, kinds[i%len(kinds)])
@@ -192,6 +197,13 @@ func TestClassTwice(t *testing.T) {
 		require.Len(t, submissions, size)
 		class, err := Run(t.Context(), Options{Part: part, Jobs: jobs, Limits: DefaultLimits(), Helper: helper}, submissions)
 		require.NoError(t, err)
+		for i, m := range class.Marks {
+			if kind := kinds[i%len(kinds)]; kind.Fields["points"] != nil {
+				require.Equal(t, expectation(kind.Fields), expectation(found(m)), "%s is %s", m.Login, kind.Name)
+			} else {
+				require.Equal(t, m.Max, m.Points, "%s is %s", m.Login, kind.Name)
+			}
+		}
 		var csv, json bytes.Buffer
 		require.NoError(t, class.WriteCSV(&csv))
 		require.NoError(t, class.WriteJSON(&json))
