@@ -15,6 +15,10 @@ import (
 // changePoll is how often a request for a change looks whether it is finished.
 const changePoll = 10 * time.Millisecond
 
+// listMembersPath is GET PathAdminMembers on its way to the leader, where a
+// request has no method.
+const listMembersPath = "list-members"
+
 // isAdmin reports whether path is for those who run the cluster.
 func isAdmin(path string) bool {
 	return path == api.PathAdminMembers || path == api.PathAdminTransfer || path == api.PathAdminSnapshot
@@ -38,7 +42,7 @@ func (s *KVService) serveAdminGet(w http.ResponseWriter, req *http.Request, path
 	case api.PathAdminMembers:
 		ctx, cancel := context.WithTimeout(req.Context(), s.config.RequestTimeout)
 		defer cancel()
-		a := s.administer(ctx, path, nil, true)
+		a := s.administer(ctx, listMembersPath, nil, true)
 		writeBytes(w, api.HTTPStatus(a.Status), a)
 	case api.PathAdminSnapshot:
 		s.serveSnapshot(w, req)
@@ -130,19 +134,19 @@ func (s *KVService) serveTakeSnapshot(w http.ResponseWriter, req *http.Request, 
 }
 
 // administer answers a request about members or leadership, here if this server
-// leads, else through the leader. An empty body asks who the members are.
+// leads, else through the leader.
 func (s *KVService) administer(ctx context.Context, path string, body []byte, mayForward bool) answerBytes {
 	var members api.MembersRequest
 	var transfer api.TransferRequest
 	var err error
-	switch {
-	case path == api.PathAdminSnapshot:
-		// Only the server itself can be asked for one, not through another.
-		return encode(api.Refuse(api.StatusNotFound, "there is no "+path+" here"))
-	case path == api.PathAdminTransfer:
+	switch path {
+	case listMembersPath:
+	case api.PathAdminTransfer:
 		_, err = read(&transfer, body, s.limits)
-	case len(body) > 0:
+	case api.PathAdminMembers:
 		_, err = read(&members, body, s.limits)
+	default:
+		return encode(api.Refuse(api.StatusNotFound, "there is no "+path+" here"))
 	}
 	if err != nil {
 		return encode(refusalOf(err))
@@ -154,10 +158,10 @@ func (s *KVService) administer(ctx context.Context, path string, body []byte, ma
 	if status.State != raft.Leader {
 		return encode(s.refuse(api.StatusNotLeader, "this server does not lead; nothing was done, ask the leader"))
 	}
-	switch {
-	case path == api.PathAdminTransfer:
+	switch path {
+	case api.PathAdminTransfer:
 		return encode(s.transfer(ctx, raft.ServerID(transfer.To)))
-	case len(body) > 0:
+	case api.PathAdminMembers:
 		return encode(s.changeMembers(ctx, status.Term, &members))
 	}
 	return encode(s.membersResponse())

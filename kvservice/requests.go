@@ -58,7 +58,7 @@ func write(c machine.Command, id api.ClientID, number uint64, acked *uint64) mac
 // the leader; a request that was forwarded already stays here. What makes no
 // sense is refused at the first door.
 func (s *KVService) answer(ctx context.Context, path string, body []byte, mayForward bool) answerBytes {
-	if isAdmin(path) {
+	if isAdmin(path) || path == listMembersPath {
 		return s.administer(ctx, path, body, mayForward)
 	}
 	makeCommand, known := operations[path]
