@@ -143,34 +143,36 @@ func (e *endpoint) greet(p *peer, conn net.Conn, r *bufio.Reader) (hello, error)
 }
 
 // welcome is the handshake of the side that was dialled, up to the answer. With
-// an error the hello is what the other side says, as far as that is known.
-func (e *endpoint) welcome(conn net.Conn, r *bufio.Reader) (hello, error) {
+// an error the hello is what the other side says, as far as that is known. The
+// peer is what was known of it before; nil if it was no peer.
+func (e *endpoint) welcome(conn net.Conn, r *bufio.Reader) (*peer, hello, error) {
 	conn.SetDeadline(time.Now().Add(e.cfg.HandshakeTimeout))
 	version, err := readPreamble(r)
 	if err != nil {
-		return hello{}, err // nothing to say to who does not speak the protocol
+		return nil, hello{}, err // nothing to say to who does not speak the protocol
 	}
 	if version != protocolVersion {
 		err := badVersion(version)
 		e.refuse(conn, err)
-		return hello{}, err
+		return nil, hello{}, err
 	}
 	payload, err := readFrame(r, maxHandshakeFrame)
 	if err != nil {
-		return hello{}, err
+		return nil, hello{}, err
 	}
 	if kind := frameKind(payload[0]); kind != helloFrame {
-		return hello{}, badf("a connection begins with a frame of kind %d", kind)
+		return nil, hello{}, badf("a connection begins with a frame of kind %d", kind)
 	}
 	h, err := decodeHello(payload[1:])
 	if err != nil {
-		return hello{}, err
+		return nil, hello{}, err
 	}
+	p := e.peer(h.From)
 	if err := e.checkHello(h); err != nil {
 		e.refuse(conn, err)
-		return h, err
+		return p, h, err
 	}
-	return h, nil
+	return p, h, nil
 }
 
 func badVersion(theirs uint16) error {

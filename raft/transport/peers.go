@@ -32,7 +32,8 @@ func (e *endpoint) peer(id raft.ServerID) *peer {
 // A server that is not in the list may still dial, be heard, and be answered:
 // it may be in a newer configuration than the one known here, and a server that
 // waits to be added knows nobody. Such a guest is a peer like others as long as
-// its connection lasts.
+// its connection lasts. If a list names it the connections are made anew, so that
+// Config.CheckStore can say of a peer what it did not have to say of a guest.
 func (e *endpoint) SetPeers(peers map[raft.ServerID]string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -41,8 +42,8 @@ func (e *endpoint) SetPeers(peers map[raft.ServerID]string) {
 	}
 	for id, p := range e.peers {
 		addr, stays := peers[id]
-		moved := stays && addr != "" && addr != p.addr
-		if moved || !stays && p.named {
+		moved := addr != "" && addr != p.addr
+		if stays != p.named || stays && moved {
 			e.remove(p)
 		}
 	}
@@ -58,14 +59,16 @@ func (e *endpoint) SetPeers(peers map[raft.ServerID]string) {
 }
 
 // admit notes that a server has dialled and shaken hands, and returns what is
-// known of it from now on; nil after Close.
-func (e *endpoint) admit(conn net.Conn, h hello) *peer {
+// known of it from now on. It returns nil after Close, and if that is no longer
+// what was known before the handshake: then its store was checked for something
+// that it is not, and it must dial again.
+func (e *endpoint) admit(conn net.Conn, h hello, before *peer) *peer {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.closed {
+	if e.closed || e.peers[h.From] != before {
 		return nil
 	}
-	p, named := e.peers[h.From], false
+	p, named := before, false
 	if p != nil {
 		// SetPeers knows better than the handshake where a peer is, if it knows.
 		named = p.named
