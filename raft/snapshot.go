@@ -164,7 +164,6 @@ func (cm *ConsensusModule) handleInstallSnapshot(from ServerID, args InstallSnap
 		if args.Snapshot.Index <= cm.commitIndex {
 			// Nothing is lacking: an old message, or the entries came another way. What
 			// is committed the leader has too.
-			cm.receiving = receiving{}
 			reply.MatchIndex = cm.commitIndex
 		} else {
 			reply.NextOffset = cm.receive(args)
