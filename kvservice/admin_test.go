@@ -139,6 +139,24 @@ func TestChangeIsAnsweredWhenItIsFinished(t *testing.T) {
 	})
 }
 
+// Even if the joint configuration has every server that was asked for.
+func TestPromotionIsAnsweredWhenItIsFinished(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, r := steer()
+		next := raft.NewConfiguration(1, 2, 3, 4).WithAddresses(four().Addresses...)
+		joint := next
+		joint.OldVoters = four().Voters
+		r.change = func(raft.Index, raft.Configuration) error { return nil }
+		p := goPost(s, api.PathAdminMembers, `{"Expected":9,"Promote":[4]}`)
+		r.put(joint, 10, 10)
+		time.Sleep(time.Second)
+		require.False(t, p.isDone())
+		r.put(next, 11, 11)
+		<-p.done
+		require.Equal(t, 200, p.code, p.body)
+	})
+}
+
 // The answer was lost and the client asks again: the change was made, once.
 func TestRepeatedChangeIsHarmless(t *testing.T) {
 	s, r := steer()
@@ -301,9 +319,18 @@ func TestSavedSnapshotIsTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, r := serve(t)
 		p := goPost(s, "/put", putX1)
+		r.readIndex = 3 // committed, and not applied yet
+		var code int
+		var file string
+		saved := make(chan struct{})
+		go func() {
+			code, file = get(s, api.PathAdminSnapshot)
+			close(saved)
+		}()
+		synctest.Wait()
 		r.commit()
 		<-p.done
-		code, file := get(s, api.PathAdminSnapshot)
+		<-saved
 		require.Equal(t, 200, code)
 		header, body, err := ReadSnapshotFile(bytes.NewReader([]byte(file)))
 		require.NoError(t, err)
