@@ -176,15 +176,17 @@ type ConsensusModule struct {
 
 // NewConsensusModule returns the module of a server that starts with what its
 // disk holds, and the effects of starting: a timer to run. It is a follower and
-// knows of nothing committed; both come back by talking to the others. A
-// configuration that cannot work is an ErrConfig.
+// knows of nothing committed but its snapshot; the rest comes back by talking to
+// the others. A configuration that cannot work is an ErrConfig, and so is a
+// snapshot that does not fit the log.
 func NewConsensusModule(config Config, saved PersistentState) (*ConsensusModule, Effects, error) {
 	if config.ID == None {
 		return nil, Effects{}, fmt.Errorf("%w: server id 0 means nobody; ids start at 1", ErrConfig)
 	}
-	if s := saved.Snapshot; s.Index < saved.Start.Index || s.Index > saved.Start.Index+Index(len(saved.Entries)) {
-		return nil, Effects{}, fmt.Errorf("%w: a snapshot up to index %d does not fit a log of %d entries behind %d",
-			ErrConfig, s.Index, len(saved.Entries), saved.Start.Index)
+	if c := config.Configuration; len(c.Members()) > 0 {
+		if err := c.check(); err != nil {
+			return nil, Effects{}, err
+		}
 	}
 	if config.MaxBatchBytes == 0 {
 		config.MaxBatchBytes = 256 << 10
@@ -206,9 +208,13 @@ func NewConsensusModule(config Config, saved PersistentState) (*ConsensusModule,
 		votedFor:    saved.VotedFor,
 		log:         newLog(saved.Start, saved.Entries),
 	}
+	if s := saved.Snapshot; s.Index < saved.Start.Index || !cm.log.matches(s.Index, s.Term) {
+		return nil, Effects{}, fmt.Errorf("%w: a snapshot up to index %d of term %d does not fit a log of %d entries behind %d",
+			ErrConfig, s.Index, s.Term, len(saved.Entries), saved.Start.Index)
+	}
 	cm.savedTerm, cm.savedIndex = cm.currentTerm, cm.log.lastIndex()
 	cm.startConfiguration(saved.Snapshot)
-	if cm.configuration.check() == nil && !cm.mayCampaign() && cm.log.lastIndex() == 0 {
+	if len(cm.configuration.Voters) > 0 && !cm.mayCampaign() && cm.log.lastIndex() == 0 {
 		return nil, Effects{}, fmt.Errorf("%w: server %d is not among the voters %v", ErrConfig, config.ID, config.Configuration.Voters)
 	}
 	cm.startSnapshot(saved.Snapshot)

@@ -9,8 +9,12 @@ import (
 
 func TestConfigThatCannotWork(t *testing.T) {
 	for name, c := range map[string]Config{
-		"no id":       {Configuration: NewConfiguration(1)},
-		"not a voter": {ID: 2, Configuration: NewConfiguration(1)},
+		"no id":          {Configuration: NewConfiguration(1)},
+		"not a voter":    {ID: 2, Configuration: NewConfiguration(1)},
+		"only a learner": {ID: 2, Configuration: Configuration{Voters: []ServerID{1}, Learners: []ServerID{2}}},
+		"nobody votes":   {ID: 2, Configuration: Configuration{Learners: []ServerID{2}}},
+		"named twice":    {ID: 1, Configuration: Configuration{Voters: []ServerID{1, 1, 2}}},
+		"not sorted":     {ID: 1, Configuration: Configuration{Voters: []ServerID{2, 1}}},
 	} {
 		_, _, err := NewConsensusModule(c, PersistentState{})
 		assert.ErrorIs(t, err, ErrConfig, name)

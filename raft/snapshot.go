@@ -12,7 +12,7 @@ type Snapshot struct {
 	Configuration      Configuration
 	ConfigurationIndex Index
 
-	Size     uint64 // in bytes
+	Size     uint64 // in bytes; at least 1, or no part would bring it
 	Checksum uint32 // CRC32C of the bytes
 }
 
