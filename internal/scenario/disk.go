@@ -138,16 +138,16 @@ func (m *machine) apply(e raft.CommitEntry, d *disk) error {
 		}
 		m.configuration, m.configurationIndex = c, e.Index
 	case raft.EntrySnapshot:
-		n := slices.IndexFunc(d.snapshots, func(i image) bool { return i.Index == e.Index && i.Term == e.Term })
-		if n < 0 {
+		s := e.Installed.Snapshot
+		state := d.find(s)
+		if state == nil {
 			return errors.New("there is no such snapshot to go on from")
 		}
-		i := d.snapshots[n]
 		m.commands = nil
-		for _, word := range bytes.Fields(i.bytes) {
+		for _, word := range bytes.Fields(state) {
 			m.commands = append(m.commands, string(word))
 		}
-		m.configuration, m.configurationIndex = i.Configuration, i.ConfigurationIndex
+		m.configuration, m.configurationIndex = s.Configuration, s.ConfigurationIndex
 	}
 	return nil
 }

@@ -129,11 +129,11 @@ func TestFigure2(t *testing.T) {
 		rows[m[1]] = strings.Fields(m[2])
 	}
 
-	// Every rule has a bug in the zoo, and a story of that rule is what catches it.
+	// Every bug of a rule is in the zoo, and a story of that rule is what catches it.
 	link := regexp.MustCompile(`\[([^\]]+)\]\(zoo/([^/]+)/README\.md\)`)
 	for l, cell := range zoo {
 		bugs := link.FindAllStringSubmatch(cell, -1)
-		assert.NotEmpty(t, bugs, "%s has no bug in the zoo", l)
+		assert.True(t, len(bugs) > 0 || cell == "–", "%s has no bug in the zoo, and does not say so", l)
 		for _, m := range bugs {
 			assert.Equal(t, m[1], m[2], "%s: a link leads elsewhere than it says", l)
 			bug, err := os.ReadFile(filepath.Join(root(t), "docs", "zoo", m[2], "bug.txt"))
@@ -148,7 +148,7 @@ func TestFigure2(t *testing.T) {
 	// Every label in raft/ has a row.
 	files, err := filepath.Glob(filepath.Join(root(t), "raft", "*.go"))
 	require.NoError(t, err)
-	label := regexp.MustCompile(`\b(ALL|FOL|CAN|LEAD|RV|AE|PV)-[0-9]+\b`)
+	label := regexp.MustCompile(`\b(ALL|FOL|CAN|LEAD|RV|AE|PV|SNAP|CONF|READ|LEASE|HAND)-[0-9]+\b`)
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)

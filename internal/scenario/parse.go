@@ -303,7 +303,7 @@ func newServers(words []string, there []raft.ServerID) (ids []raft.ServerID, err
 	return ids, nil
 }
 
-// parseDisk reads "disk 1 slow", "disk 1 fast" and "disk 1 holds LOG [term T] [vote V]".
+// parseDisk reads "disk 1 slow", "disk 1 fast", "disk 1 lost" and "disk 1 holds LOG [term T] [vote V]".
 func (p *parser) parseDisk(words []string) (func(*world) error, error) {
 	if len(words) < 2 {
 		return nil, errStatement
@@ -321,6 +321,8 @@ func (p *parser) parseDisk(words []string) (func(*world) error, error) {
 		return func(w *world) error { return w.setSlow(id, true) }, nil
 	case len(words) == 2 && words[1] == "fast":
 		return func(w *world) error { return w.setSlow(id, false) }, nil
+	case len(words) == 2 && words[1] == "lost":
+		return func(w *world) error { return w.loseDisk(id) }, nil
 	}
 	return nil, errStatement
 }

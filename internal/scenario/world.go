@@ -215,6 +215,21 @@ func (w *world) setSlow(id raft.ServerID, slow bool) error {
 	return nil
 }
 
+// loseDisk gives a server that is down an empty disk. It begins like one that
+// waits to be added to the cluster.
+func (w *world) loseDisk(id raft.ServerID) error {
+	s, err := w.server(id)
+	if err != nil {
+		return err
+	}
+	if s.core != nil {
+		return fmt.Errorf("server %d is running", id)
+	}
+	w.checker.Joined(id)
+	*s = server{id: id, joins: true}
+	return nil
+}
+
 // saves lets the write that is under way on a slow disk end.
 func (w *world) saves(id raft.ServerID) error {
 	s, err := w.running(id)
