@@ -30,6 +30,7 @@ type client struct {
 	manner manner
 	random *source
 	net    *source // what happens on its way to the servers and back
+	levels *source // how fresh its reads are, and whom it asks
 
 	id          api.ClientID // "" before it has a session
 	registering bool
@@ -48,6 +49,7 @@ type clientCall struct {
 	client  *client
 	number  int // for the watcher
 	op      lincheck.Operation
+	level   level           // of a read
 	command machine.Command // without what each attempt makes anew
 
 	outcome  numbering.Call
@@ -103,9 +105,10 @@ func (s *simulation) newClient(index int, m manner) *client {
 		manner: m,
 		random: newSource(s.seed, fmt.Sprint("client ", index)),
 		net:    newSource(s.seed, fmt.Sprint("client network ", index)),
+		levels: newSource(s.seed, fmt.Sprint("client levels ", index)),
 		seen:   map[string]string{},
 	}
-	c.leader = c.random.below(len(s.nodes))
+	c.leader = c.random.below(s.plan.nodes)
 	switch m {
 	case simple:
 		c.newSimpleID()
@@ -228,6 +231,7 @@ func (s *simulation) begin(c *client, op lincheck.Operation) {
 	op.Call = s.tick()
 	call := &clientCall{client: c, op: op, patience: s.plan.patience, pause: s.plan.electionTimeout / 8}
 	call.command = machine.Command{Kind: kindOf[op.Kind], Key: op.Key, Value: op.Value, CompareValue: op.Expect}
+	call.level = s.drawLevel(call)
 	s.watcher.called(call)
 	if c.script == nil {
 		s.after(s.plan.giveUp, func() {
@@ -250,6 +254,17 @@ func (s *simulation) begin(c *client, op lincheck.Operation) {
 		return
 	}
 	s.sendWaiting(c)
+}
+
+// drawLevel draws how fresh a read has to be. The probe's have no choice.
+func (s *simulation) drawLevel(call *clientCall) level {
+	switch {
+	case call.op.Kind != lincheck.Get || s.plan.levels == ([levels]int{}):
+		return byLog
+	case call.client.script != nil:
+		return byRound
+	}
+	return level(call.client.levels.weighted(s.plan.levels[:]))
 }
 
 var kindOf = [...]machine.Kind{
@@ -294,7 +309,10 @@ func (s *simulation) try(call *clientCall) {
 	c := call.client
 	call.attempt++
 	call.asked, call.waits = c.leader, true
-	r := &request{call: call, attempt: call.attempt, command: call.command}
+	if call.level != byLog && c.levels.chance(s.plan.anywhere) {
+		call.asked = c.levels.below(len(s.nodes))
+	}
+	r := &request{call: call, attempt: call.attempt, level: call.level, command: call.command}
 	if r.command.RequestID == 0 {
 		r.command.Nonce = s.nonce() // names this attempt only
 		call.nonces = append(call.nonces, r.command.Nonce)
@@ -389,7 +407,9 @@ func (s *simulation) answered(r *request, a answer) {
 	s.attempted(call, a.result.Outcome)
 	switch a.result.Status {
 	case api.StatusOK, api.StatusDuplicateRequest:
-		call.client.leader = call.asked
+		if call.level == byLog {
+			call.client.leader = call.asked
+		}
 		if call.register {
 			s.registeredAs(call, r.command.ClientID)
 			return

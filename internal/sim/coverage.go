@@ -29,6 +29,9 @@ const (
 	CrashOnAppending
 	CrashOnCommitting
 	CrashOnSaving
+	CrashOnSnapshot
+	CrashOnTransfer
+	CrashOnChange
 	CrashInSave
 	CrashInRecovery
 	SectorsLost
@@ -77,6 +80,42 @@ const (
 	NumberSettled
 	ClientRestarted
 	ResumedFound
+	SnapshotTaken
+	SnapshotFailed
+	SnapshotInterrupted
+	SnapshotInstalled
+	InstalledUnderWrites
+	SnapshotSpoiled
+	ReceivedAnew
+	OlderSnapshotDropped
+	OlderSnapshotIgnored
+	PartGone
+	LogReset
+	SuffixKept
+	LogCompacted
+	RoundShared
+	ReadFailed
+	FollowerRead
+	LeaseRead
+	LeaseRefused
+	StaleRead
+	ChangeBegun
+	ChangeRefused
+	NotCaughtUp
+	JointEntered
+	JointCrash
+	JointLeft
+	JointLeftByAnother
+	LearnerPromoted
+	LeaderRemovedItself
+	DiskReplaced
+	TransferEnded
+	TransferAborted
+	TargetLagging
+	TookOver
+	TimeoutNowLate
+	Terminated
+	VoteRefusedAfterRestart
 	events
 )
 
@@ -97,6 +136,9 @@ var eventNames = [events]string{
 	CrashOnAppending:           "crashes right around appending",
 	CrashOnCommitting:          "crashes right around committing",
 	CrashOnSaving:              "crashes planned for the middle of a save",
+	CrashOnSnapshot:            "crashes right around a snapshot",
+	CrashOnTransfer:            "crashes right around a transfer",
+	CrashOnChange:              "crashes right around a change of the members",
 	CrashInSave:                "crashes while a save was under way",
 	CrashInRecovery:            "power lost again during a restart",
 	SectorsLost:                "crashes that took sectors of the last save",
@@ -145,6 +187,42 @@ var eventNames = [events]string{
 	NumberSettled:              "requests whose number another client of the session had settled",
 	ClientRestarted:            "clients that died in a call and came back",
 	ResumedFound:               "resumed calls that had been carried out before",
+	SnapshotTaken:              "snapshots taken",
+	SnapshotFailed:             "snapshots given up for a disk's fault",
+	SnapshotInterrupted:        "snapshots interrupted by a crash",
+	SnapshotInstalled:          "snapshots installed",
+	InstalledUnderWrites:       "snapshots installed while the log had gone on",
+	SnapshotSpoiled:            "snapshots that had come with other bytes",
+	ReceivedAnew:               "snapshots begun anew after a restart of the follower",
+	OlderSnapshotDropped:       "snapshots overtaken by a newer one while they were written",
+	OlderSnapshotIgnored:       "snapshots older than the present one ignored",
+	PartGone:                   "parts of a snapshot that was there no longer",
+	LogReset:                   "logs dropped for a snapshot",
+	SuffixKept:                 "snapshots that left the log behind them alone",
+	LogCompacted:               "logs cut short",
+	RoundShared:                "rounds that reads shared",
+	ReadFailed:                 "reads failed by a loss of leadership",
+	FollowerRead:               "reads answered by a follower",
+	LeaseRead:                  "reads under a lease",
+	LeaseRefused:               "reads refused a lease",
+	StaleRead:                  "stale reads",
+	ChangeBegun:                "changes of the members begun",
+	ChangeRefused:              "changes of the members refused",
+	NotCaughtUp:                "promotions refused because of a log too short",
+	JointEntered:               "joint configurations entered",
+	JointCrash:                 "leaders crashed in a joint configuration",
+	JointLeft:                  "joint configurations left",
+	JointLeftByAnother:         "joint configurations left by another leader",
+	LearnerPromoted:            "learners promoted",
+	LeaderRemovedItself:        "leaders that took the vote from themselves",
+	DiskReplaced:               "servers without their disk removed and added again",
+	TransferEnded:              "transfers that ended the leadership",
+	TransferAborted:            "transfers aborted",
+	TargetLagging:              "transfers to a server that lagged behind",
+	TookOver:                   "elections begun because the leader wanted it",
+	TimeoutNowLate:             "calls to take over that came too late",
+	Terminated:                 "servers told to end",
+	VoteRefusedAfterRestart:    "votes refused by a server that had just restarted",
 }
 
 func (e Event) String() string { return eventNames[e] }
@@ -163,6 +241,8 @@ func (c *Coverage) Add(other *Coverage) {
 func (e Event) needs(p Profile) bool {
 	switch e {
 	case PreVoteRefused, QuorumCheckFailed, WindowUsed:
+		return p.Extensions
+	case CrashOnSnapshot, CrashOnTransfer, CrashOnChange, SnapshotTaken, SnapshotFailed, SnapshotInterrupted, SnapshotInstalled, InstalledUnderWrites, SnapshotSpoiled, ReceivedAnew, OlderSnapshotDropped, OlderSnapshotIgnored, PartGone, LogReset, SuffixKept, LogCompacted, RoundShared, ReadFailed, FollowerRead, LeaseRead, LeaseRefused, StaleRead, ChangeBegun, ChangeRefused, NotCaughtUp, JointEntered, JointCrash, JointLeft, JointLeftByAnother, LearnerPromoted, LeaderRemovedItself, DiskReplaced, TransferEnded, TransferAborted, TargetLagging, TookOver, TimeoutNowLate, Terminated, VoteRefusedAfterRestart:
 		return p.Extensions
 	case LeaderCrash, LeaderCrashUncommitted, Restart, CrashInSave, SaveHung, SaveMerged, PowerCutEverywhere,
 		CrashOnWinning, CrashOnVoting, CrashOnAppending, CrashOnCommitting, CrashOnSaving:
@@ -244,6 +324,15 @@ func (s *simulation) countStep(n *node, before *raft.Status) {
 	}
 	if withEntries > 1 {
 		s.count(WindowUsed)
+	}
+	if n.status.CommitIndex > before.CommitIndex && n.status.State == raft.Leader {
+		s.noteCommit(n)
+	}
+	s.countSnapshots(n, before)
+	s.countChanges(n, before)
+	s.countTransfers(n, before)
+	if len(r.Effects.Answers) > 1 && r.Effects.Answers[1].Err == nil {
+		s.count(RoundShared)
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 func TestFlippedBitsAreNoticed(t *testing.T) {
 	s := newSimulation(Config{Profile: Full}, 1)
 	s.plan.segmentBytes = 1 << 10
-	d := s.newDisk(0, "a disk to rot")
+	d := s.newDisk(0, "a disk to rot", false)
 	_, err := d.open()
 	require.NoError(t, err)
 	for i := raft.Index(1); i <= 40; i++ {

@@ -48,6 +48,8 @@ const (
 	doubleRequest choice = "double request"     // client A
 	killClient    choice = "client dies"        // client A
 	makeCall      choice = "call"               // client A
+	spoilPart     choice = "spoil part"         // of a snapshot, A to B
+	changeMembers choice = "change members"     // an operator
 )
 
 // IsFault reports whether the decision is for something to go wrong, not for a
@@ -65,9 +67,9 @@ func (d Decision) Class() string {
 func (d Decision) String() string {
 	where := fmt.Sprintf(" %d", d.A)
 	switch d.What {
-	case loseMessage, doubleMessage, delayMessage, slowDownLink:
+	case loseMessage, doubleMessage, delayMessage, slowDownLink, spoilPart:
 		where = fmt.Sprintf(" %d→%d", d.A, d.B)
-	case strikeFault:
+	case strikeFault, changeMembers:
 		where = ""
 	}
 	s := fmt.Sprintf("%.3fs %s%s", d.At.Seconds(), d.What, where)

@@ -23,6 +23,9 @@ type disk struct {
 	options storage.Options
 	storage storage.Storage // open while the server is up
 
+	joins bool // it belongs to a server that was added to the cluster
+	lives int  // how often a server has started with it
+
 	failNext  bool // the next save fails somewhere
 	unsettled bool // a save was cut short since the last start
 }
@@ -32,17 +35,22 @@ var errDiskFault = errors.New("the simulated disk failed")
 // dataDir is the directory on each simulated disk.
 const dataDir = "/data"
 
-// newDisk returns server n's empty disk. Each has a name of its own.
-func (s *simulation) newDisk(n int, name string) disk {
-	d := disk{random: newSource(s.seed, name)}
+// newDisk returns server n's empty disk. Each has a name of its own. joins says
+// that the server was not there from the beginning.
+func (s *simulation) newDisk(n int, name string, joins bool) disk {
+	d := disk{random: newSource(s.seed, name), joins: joins}
 	if !s.profile.Disks {
 		d.memory = storage.NewMapStorage()
 		return d
 	}
 	d.files = simdisk.New(rand.New(&newSource(s.seed, "sectors of "+name).pcg))
+	identity := storage.Identity{Cluster: s.cluster, ClusterName: "sim", Server: id(n), Members: s.members}
+	if joins {
+		identity = storage.JoinIdentity(s.cluster, "sim", id(n))
+	}
 	d.options = storage.Options{
 		FS:           d.files,
-		Identity:     storage.Identity{Cluster: s.cluster, ClusterName: "sim", Server: id(n), Members: s.members},
+		Identity:     identity,
 		SegmentBytes: s.plan.segmentBytes,
 		NewStoreID: func() (store raft.StoreID) {
 			binary.LittleEndian.PutUint64(store[:], d.random.pcg.Uint64())
@@ -104,16 +112,26 @@ func (d *disk) save(save raft.Save) error {
 }
 
 // crash ends the server's process, or with power the whole machine's. underWay
-// is a save that was not finished; it got as far as it happened to get.
-func (d *disk) crash(underWay raft.Save, power bool) {
-	if underWay.Needed() {
-		d.unsettled = d.files != nil
+// is what was being written, and taking a snapshot, if any: each got as far as it
+// happened to get.
+func (d *disk) crash(underWay raft.Effects, taking *taking, power bool) {
+	goOn := func() { // whether it fails or not, nobody is there to hear it
+		_ = d.storage.Save(underWay.Save)
+		for _, chunk := range underWay.Receive {
+			_ = d.storage.Receive(chunk)
+		}
+		if taking != nil {
+			taking.goOn()
+		}
+	}
+	if underWay.Save.Needed() || len(underWay.Receive) > 0 || taking != nil {
+		d.unsettled = d.unsettled || d.files != nil && underWay.Save.Needed()
 		switch {
 		case power && d.files != nil:
 			d.files.CrashAfter(d.random.below(4))
-			_ = d.storage.Save(underWay) // fails or not: nobody is there to hear it
+			goOn()
 		case d.random.oneIn(2):
-			_ = d.storage.Save(underWay)
+			goOn()
 		}
 	}
 	switch {

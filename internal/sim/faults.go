@@ -34,11 +34,20 @@ const (
 	fillDisk
 	rotDisk  // a bit flips in what was synced
 	wipeDisk // a server comes back with an empty one
+
+	// No faults, but they strike like them (Profile.Extensions).
+	askSnapshot    // of any server
+	transferLeader // to any server
+	endServer      // it hands over first
 	faultKinds
 )
 
-// lateFaults is the first of the faults that only strike a whole server.
-const lateFaults = halveNetwork
+// lateFaults is the first of the faults that only strike a whole server,
+// chapterFaults the first of those that belong to a later chapter.
+const (
+	lateFaults    = halveNetwork
+	chapterFaults = askSnapshot
+)
 
 // crashFaults need a server that comes back with what it has saved.
 var crashFaults = []fault{crashServer, crashLeader, crashAll, slowDisk, failSave}
@@ -53,8 +62,15 @@ const (
 	onAppending
 	onCommitting
 	onSaving
+
+	onSnapshot // one was stored, or a part has come
+	onTransfer // TimeoutNow was sent, or has come
+	onChange   // the configuration has changed, or was committed
 	triggers
 )
+
+// lateTriggers is the first of those that belong to a later chapter.
+const lateTriggers = onSnapshot
 
 // planFault lets the next fault happen after a while, and so on until all is healed.
 func (s *simulation) planFault() {
@@ -80,7 +96,7 @@ func (s *simulation) strike(f fault, random *source) {
 	lasts := random.around(pick[time.Duration](random, 1, 3, 10) * s.plan.electionTimeout)
 	victim := s.nodes[random.below(len(s.nodes))]
 	other := s.nodes[random.below(len(s.nodes))]
-	if f == isolateLeader || f == crashLeader {
+	if f == isolateLeader || f == crashLeader || f == transferLeader {
 		victim = s.someLeader(victim, random)
 	}
 	switch f {
@@ -121,6 +137,7 @@ func (s *simulation) strike(f fault, random *source) {
 		s.count(PowerCutEverywhere)
 	case pauseServer:
 		victim.pausedUntil = max(victim.pausedUntil, s.now+lasts)
+		s.longestPause = max(s.longestPause, victim.pausedUntil-s.now)
 		over := s.watcher.network(fmt.Sprintf("server %d is paused", victim.id), []raft.ServerID{victim.id}, nil)
 		s.because("server %d pauses for %v", victim.id, lasts)
 		s.atEnd(lasts, over)
@@ -142,6 +159,12 @@ func (s *simulation) strike(f fault, random *source) {
 		s.rot(victim, lasts, random)
 	case wipeDisk:
 		s.wipe(victim, lasts, random)
+	case askSnapshot:
+		s.askForSnapshot(victim)
+	case transferLeader:
+		s.handOver(victim, random, func() {})
+	case endServer:
+		s.terminate(victim, random)
 	case failSave:
 		s.because("server %d's next save fails", victim.id)
 		victim.disk.failNext = true
@@ -215,6 +238,10 @@ func (s *simulation) considerCrash(n *node, before *raft.Status) {
 		onAppending:  now.LastIndex > before.LastIndex && now.State == raft.Leader,
 		onCommitting: now.CommitIndex > before.CommitIndex,
 		onSaving:     save.Needed(),
+		onSnapshot:   now.SnapshotIndex > before.SnapshotIndex || len(s.record.Effects.Receive) > 0,
+		onTransfer:   now.TransferTo != before.TransferTo,
+		onChange: now.ConfigurationIndex != before.ConfigurationIndex ||
+			before.CommitIndex < now.ConfigurationIndex && now.CommitIndex >= now.ConfigurationIndex,
 	}
 	for t, is := range occasion {
 		if !is || !n.luck.chance(s.plan.triggers[t]) {
@@ -239,6 +266,7 @@ func (s *simulation) considerCrash(n *node, before *raft.Status) {
 var triggerNames = [triggers]string{
 	onWinning: "after winning", onVoting: "after voting", onAppending: "after appending as leader",
 	onCommitting: "after committing", onSaving: "while saving",
+	onSnapshot: "with a snapshot", onTransfer: "with a transfer", onChange: "with another configuration",
 }
 
 var phaseNames = [phases]string{

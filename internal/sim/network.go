@@ -28,7 +28,7 @@ type network struct {
 }
 
 func newNetwork(seed uint64, plan *plan) network {
-	nodes := plan.nodes
+	nodes := plan.nodes + plan.spares
 	n := network{random: make([][]*source, nodes)}
 	n.cuts = make([][]int, nodes)
 	n.heldUntil = make([][]time.Duration, nodes)

@@ -27,6 +27,7 @@ type node struct {
 	crashes     uint32        // counts the chosen moments to crash
 	warp        int           // thousandths of their time that timers take now; 0: the plan's
 
+	spared bool    // it has not been needed yet; only a change of the members starts it
 	damage *damage // a bit of its disk has flipped
 	wiped  *disk   // its true disk, if it runs with an empty one
 	out    bool    // it will not get the true one back
@@ -53,7 +54,7 @@ type node struct {
 	// store is the id of its disk, and met are those of the servers it has had
 	// contact with, by index. Without files met is nil.
 	store raft.StoreID
-	met   []raft.StoreID
+	met   []met
 
 	doom  phase   // where in its loop the server will crash; alive if it will not
 	doomy *source // draws how
@@ -61,6 +62,17 @@ type node struct {
 	// uncounted commits wait for the state machine.
 	commits  []raft.CommitEntry
 	applying bool
+
+	asked     map[raft.RequestID]func(raft.Answer) // who waits for an answer of the core
+	requests  raft.RequestID                       // the last number given to a question
+	taking    *taking                              // a snapshot that is being written
+	received  raft.Index                           // of the snapshot of which a part has come last
+	lease     lease
+	heard     heard
+	settledIn raft.Term // a leader of that term was heard which has committed an entry of it
+	known     bool      // it has heard a leader
+
+	configuration raft.Configuration // in force
 
 	service service
 }
@@ -70,7 +82,16 @@ type node struct {
 type input struct {
 	event   raft.Event
 	message uint64 // the number of the event's message; 0 if it is none
+	sent    time.Duration
 	request *request
+	ask     *ask
+}
+
+// ask is a question to the core and who gets the answer. One without an event is
+// a read, and shares a raft.Read with the others that wait.
+type ask struct {
+	event  func(raft.RequestID) raft.Event
+	answer func(raft.Answer)
 }
 
 // timer is a timer of a core. It has at most one timerRuns in the queue: a timer
@@ -98,7 +119,7 @@ const (
 
 // start is a server's start with what its disk holds.
 func (s *simulation) start(n *node) {
-	if n.up {
+	if n.up || n.spared {
 		return
 	}
 	if n.damage != nil {
@@ -134,21 +155,24 @@ func (s *simulation) start(n *node) {
 		index: n.index, id: n.id, disk: n.disk, life: n.life + 1,
 		pausedUntil: n.pausedUntil, slowDisk: n.slowDisk, clock: n.clock, luck: n.luck, crashes: n.crashes, back: n.back,
 		warp: n.warp, wiped: n.wiped, out: n.out, wipes: n.wipes,
-		up: true, inbox: n.inbox[:0],
+		up: true, inbox: n.inbox[:0], asked: map[raft.RequestID]func(raft.Answer){}, received: n.received,
 	}
 	if n.life > 1 {
 		n.back()
 		s.count(Restart)
-		if n.wiped == nil && s.check(s.checker.Restarted(n.id, saved)) {
-			return
-		}
+	}
+	if n.disk.lives++; n.disk.lives > 1 && n.wiped == nil && s.check(s.checker.Restarted(n.id, saved)) {
+		return
 	}
 	if files, ok := n.disk.storage.(*storage.FileStorage); ok {
 		n.store = files.StoreID()
-		n.met = make([]raft.StoreID, len(s.nodes))
+		n.met = make([]met, len(s.nodes))
 	}
 	config := s.plan.raft
-	config.Cluster, config.ID, config.Configuration = s.cluster, n.id, s.configuration
+	config.Cluster, config.ID = s.cluster, n.id
+	if !n.disk.joins {
+		config.Configuration = s.configuration
+	}
 	c, effects, err := s.newCore(config, saved)
 	if err != nil {
 		s.fail("start", "server %d: %v", n.id, err)
@@ -156,8 +180,10 @@ func (s *simulation) start(n *node) {
 	}
 	n.core = c
 	n.status = c.Status()
-	n.service = newService()
+	n.service = newService(config.Configuration)
 	s.note(n, "starts")
+	s.lookAtConfiguration(n)
+	s.committed(n, effects.Commit)
 	s.setTimers(n, effects.Timers)
 }
 
@@ -171,14 +197,18 @@ func (s *simulation) stop(n *node, power bool) {
 		if n.status.LastIndex > n.status.CommitIndex {
 			s.count(LeaderCrashUncommitted)
 		}
+		if n.configuration.Joint() {
+			s.count(JointCrash)
+		}
 	}
-	var underWay raft.Save
+	var underWay raft.Effects
 	if n.busy {
-		underWay = n.saving.Save
+		underWay = n.saving
 		s.count(CrashInSave)
 	}
+	s.stopTaking(n)
 	before := n.lostSectors()
-	n.disk.crash(underWay, power)
+	n.disk.crash(underWay, n.taking, power)
 	if n.lostSectors() > before {
 		s.count(SectorsLost)
 	}
@@ -242,9 +272,11 @@ func (s *simulation) round(n *node) {
 	var merged merged
 	var commands [][]byte
 	var requests []*request
+	reading := false
 	for i := range batch {
 		event, message := batch[i].event, batch[i].message
-		if batch[i].request != nil {
+		switch ask := batch[i].ask; {
+		case batch[i].request != nil:
 			if len(commands) > 0 {
 				continue // already stepped, with the first
 			}
@@ -255,7 +287,16 @@ func (s *simulation) round(n *node) {
 				}
 			}
 			event = raft.Submit{Commands: commands}
+		case ask == nil:
+		case ask.event != nil:
+			event = ask.event(n.remember(ask.answer))
+		case reading:
+			continue // already stepped, with the first
+		default:
+			reading = true
+			event = s.gatherReads(n, batch[i:])
 		}
+		s.arriving = batch[i].sent
 		if !s.step(n, &merged, event, message) {
 			return
 		}
@@ -312,17 +353,30 @@ func (s *simulation) step(n *node, m *merged, event raft.Event, message uint64) 
 		s.roleChanged(n)
 	}
 	s.considerCrash(n, &before)
+	s.freshen(n, &before, event)
 	m.add(next)
 	return true
 }
 
-// carryOut does what raft.Effects lists, in its order, up to the save.
+// remember gives a number to somebody's question.
+func (n *node) remember(answer func(raft.Answer)) raft.RequestID {
+	n.requests++
+	n.asked[n.requests] = answer
+	return n.requests
+}
+
+// carryOut does what raft.Effects lists, in its order, up to the writing.
 func (s *simulation) carryOut(n *node, effects raft.Effects) {
-	s.sendAll(effects.Send)
+	for _, a := range effects.Answers {
+		answer := n.asked[a.Request]
+		delete(n.asked, a.Request)
+		answer(a)
+	}
+	s.sendAll(s.fillIn(n, effects.Send))
 	if s.crashes(n, afterSend) {
 		return
 	}
-	if !effects.Save.Needed() {
+	if !effects.Save.Needed() && len(effects.Receive) == 0 {
 		s.release(n, effects)
 		return
 	}
@@ -365,28 +419,29 @@ func (s *simulation) saved(n *node) {
 	}
 	effects := n.saving
 	if err := n.disk.save(effects.Save); err != nil {
-		if n.disk.files == nil {
-			s.fail("storage", "server %d: %v", n.id, err)
-			return
-		}
-		// A server whose disk has failed stops, and sends nothing that waits.
-		s.count(SaveFailed)
-		n.busy = false
-		if errors.Is(err, syscall.ENOSPC) {
-			s.count(StoppedByFullDisk)
-			s.note(n, "stops: its disk is full")
-		} else {
-			s.note(n, "stops: its disk failed")
-		}
-		s.stopAndReturn(n, n.luck)
+		s.diskFailed(n, err)
 		return
 	}
 	if n.wiped == nil && s.check(s.checker.AfterSave(n.id, effects.Save)) {
 		return
 	}
+	var next []raft.Event
+	if effects.Save.Needed() {
+		next = append(next, raft.Saved{Index: n.status.LastIndex, Term: n.status.Term})
+	}
+	for _, chunk := range effects.Receive {
+		event, err := s.receive(n, chunk)
+		if err != nil {
+			s.diskFailed(n, err)
+			return
+		}
+		if event != nil {
+			next = append(next, event)
+		}
+	}
 	n.busy = false
 	n.saving = raft.Effects{}
-	if s.crashes(n, afterSave) {
+	if s.failure != nil || s.crashes(n, afterSave) {
 		return
 	}
 	s.release(n, effects)
@@ -394,10 +449,32 @@ func (s *simulation) saved(n *node) {
 		return
 	}
 	var more merged
-	if s.step(n, &more, raft.Saved{Index: n.status.LastIndex, Term: n.status.Term}, 0) && !s.crashes(n, atOnce) {
+	for _, event := range next {
+		if !s.step(n, &more, event, 0) {
+			return
+		}
+	}
+	if len(next) == 0 || !s.crashes(n, atOnce) {
 		s.carryOut(n, more.effects)
 		s.wake(n)
 	}
+}
+
+// diskFailed stops a server whose disk has failed. It sends nothing that waits.
+func (s *simulation) diskFailed(n *node, err error) {
+	if n.disk.files == nil {
+		s.fail("storage", "server %d: %v", n.id, err)
+		return
+	}
+	s.count(SaveFailed)
+	n.busy = false
+	if errors.Is(err, syscall.ENOSPC) {
+		s.count(StoppedByFullDisk)
+		s.note(n, "stops: its disk is full")
+	} else {
+		s.note(n, "stops: its disk failed")
+	}
+	s.stopAndReturn(n, n.luck)
 }
 
 // release carries out what had to wait for the save.
@@ -408,6 +485,12 @@ func (s *simulation) release(n *node, effects raft.Effects) {
 	}
 	s.committed(n, effects.Commit)
 	s.setTimers(n, effects.Timers)
+	if effects.Compact != 0 {
+		if err := n.disk.storage.Compact(effects.Compact); err != nil {
+			s.diskFailed(n, err)
+			return
+		}
+	}
 	s.crashes(n, afterAll)
 }
 

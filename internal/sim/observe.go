@@ -48,7 +48,7 @@ func (w *watcher) begins() {
 	} else {
 		run.Repeat = w.s.report().RepeatLine()
 	}
-	for i := range w.s.plan.nodes {
+	for i := range w.s.nodes {
 		run.Servers = append(run.Servers, id(i))
 	}
 	w.take(run)
@@ -71,16 +71,22 @@ func (w *watcher) stepped(n *node, message uint64) {
 // its effects, which is what a broken core may get wrong.
 func (w *watcher) compareLog(n *node) {
 	known := w.logs[n.id]
-	last := int(n.core.Status().LastIndex)
+	now := n.core.Status()
+	last, first := int(now.LastIndex), max(1, int(now.FirstIndex))
 	from := min(len(known), last)
-	if first := int(w.s.record.Effects.Save.FirstIndex); first != 0 {
-		from = min(from, first-1)
+	if reset := w.s.record.Effects.Save.Reset; reset.Index != 0 {
+		from = 0
+	} else if saved := int(w.s.record.Effects.Save.FirstIndex); saved != 0 {
+		from = min(from, saved-1)
 	} else if w.s.record.Event == nil {
 		from = 0 // it has just started, with whatever its disk holds
 	} else if len(known) == last && (last == 0 || known[last-1].Term == n.status.LastTerm) {
 		return
 	}
 	same := func(i int) bool {
+		if i+1 < first { // where a snapshot stands for it
+			return w.s.record.Effects.Save.Reset.Index == 0
+		}
 		e, ok := n.core.Entry(raft.Index(i + 1))
 		return ok && e.Term == known[i].Term && string(e.Command) == string(known[i].Command)
 	}
@@ -97,12 +103,17 @@ func (w *watcher) compareLog(n *node) {
 	known = known[:from]
 	for i := from; i < last; i++ {
 		e, ok := n.core.Entry(raft.Index(i + 1))
-		if !ok {
+		if !ok && i+1 >= first {
 			break // it cannot be shown
 		}
 		known = append(known, e)
 		text := ""
-		if e.Kind != raft.EntryEmpty {
+		switch {
+		case !ok:
+			text = "in the snapshot"
+		case e.Kind == raft.EntryConfiguration:
+			text = describeConfiguration(e.Command)
+		case e.Kind != raft.EntryEmpty:
 			text = DescribeCommand(e.Command)
 		}
 		line.Entries = append(line.Entries, trace.Entry{Term: e.Term, Text: text})
@@ -156,9 +167,16 @@ func (w *watcher) tookEffect(n *node, index raft.Index, a *machine.Applied) {
 	w.take(trace.Effect{At: w.s.now, Client: r.call.client.index, Call: r.call.number, Server: n.id, Index: index})
 }
 
+// hasRead is called when a server reads its state for a client.
+func (w *watcher) hasRead(n *node, r *request) {
+	if w != nil {
+		w.take(trace.Effect{At: w.s.now, Client: r.call.client.index, Call: r.call.number, Server: n.id, Index: n.service.machine.AppliedIndex()})
+	}
+}
+
 func (w *watcher) answered(call *clientCall) {
 	if w != nil {
-		w.take(trace.Answer{At: w.s.now, Client: call.client.index, Call: call.number, Outcome: call.op.Outcome.String(), Text: describeAnswer(&call.op)})
+		w.take(trace.Answer{At: w.s.now, Client: call.client.index, Call: call.number, Outcome: call.op.Outcome.String(), Text: describeAnswer(&call.op, call.level)})
 	}
 }
 
@@ -213,8 +231,11 @@ func describeOperation(op *lincheck.Operation) string {
 }
 
 // describeAnswer tells what a client has asked for and what it has learned.
-func describeAnswer(op *lincheck.Operation) string {
+func describeAnswer(op *lincheck.Operation, l level) string {
 	text := describeOperation(op)
+	if l != byLog {
+		text += ", " + levelNames[l]
+	}
 	switch {
 	case op.Outcome != lincheck.Applied:
 		return text
@@ -243,6 +264,15 @@ func DescribeCommand(encoded []byte) string {
 		return trace.Command(encoded)
 	}
 	return describe(c)
+}
+
+// describeConfiguration turns an encoded configuration into words.
+func describeConfiguration(encoded []byte) string {
+	c, err := raft.DecodeConfiguration(encoded)
+	if err != nil {
+		return trace.Command(encoded)
+	}
+	return "members " + trace.Configuration(c)
 }
 
 func describe(c machine.Command) string {

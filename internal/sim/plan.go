@@ -46,6 +46,15 @@ type plan struct {
 
 	applyDelay time.Duration // between commit and the state machine
 
+	// The chapters behind the paper's Figure 2 (chapters.go).
+	snapshotBytes int           // of commands between two snapshots; 0: only when somebody asks
+	snapshotTime  time.Duration // that writing one takes, on average
+	spoiledParts  int           // per mille of the parts of snapshots that arrive with other bytes
+	levels        [levels]int   // how fresh reads are; all 0: all go through the log
+	anywhere      int           // per mille of the reads beside the log that go to any server
+	changeEvery   time.Duration // of the members, on average; 0 means never
+	spares        int           // servers that are not there at the beginning
+
 	// Faults (faults.go).
 	faultEvery time.Duration // on average; 0 means never
 	faults     [faultKinds]int
@@ -131,7 +140,7 @@ func drawPlan(p Profile, seed uint64) plan {
 		d.faults[f] = pick(s, 0, 1, 1, 4)
 	}
 	d.faults[s.below(int(lateFaults))]++ // not all may be 0
-	for i := range d.triggers {
+	for i := range lateTriggers {
 		d.triggers[i] = rate(s, pick(s, 10, 100, 500))
 	}
 	d.triggerGap = pick(s, timeout, 4*timeout, 20*timeout)
@@ -185,6 +194,9 @@ func drawPlan(p Profile, seed uint64) plan {
 	if p.Disks {
 		d.moreFaults(newSource(seed, "more faults"))
 	}
+	if p.Extensions {
+		d.chapters(newSource(seed, "chapters"))
+	}
 
 	d.healAt = s.span(20*time.Second, 25*time.Second)
 	d.mustSettleIn = 100*timeout + time.Duration(d.operations)*20*ms
@@ -197,7 +209,7 @@ func (d *plan) moreFaults(s *source) {
 	if s.oneIn(3) {
 		return
 	}
-	for f := lateFaults; f < faultKinds; f++ {
+	for f := lateFaults; f < chapterFaults; f++ {
 		d.faults[f] = pick(s, 0, 0, 1)
 	}
 	if s.oneIn(4) {
@@ -259,6 +271,7 @@ func (d plan) String() string {
 	}
 	fmt.Fprintf(&b, "requests: delay %v, of 1000 %d lost, servers wait %v, forward %t; session window %d, %d bytes\n",
 		d.clientDelay, d.clientLoss, d.serverWait, d.forwarding, d.settings.Window, d.settings.SessionBytes)
+	d.describeChapters(&b)
 	fmt.Fprintf(&b, "healed at %v", d.healAt)
 	return b.String()
 }

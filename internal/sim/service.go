@@ -24,16 +24,27 @@ type service struct {
 	clockRuns bool
 	ready     bool
 	parked    []*request // what came too early
+
+	// Where the state stands in the log, and the latest configuration there.
+	appliedTerm        raft.Term
+	configuration      raft.Configuration
+	configurationIndex raft.Index
+
+	since        int // bytes of commands since the last snapshot
+	snapshotSize int // of the last one
+	readers      []reader
+	fresh        heard // when what is applied was the latest
 }
 
-func newService() service {
-	return service{machine: machine.New(), waiting: map[waiters.Token]*request{}}
+func newService(c raft.Configuration) service {
+	return service{machine: machine.New(), waiting: map[waiters.Token]*request{}, configuration: c}
 }
 
 // request is one attempt at a call, on its way through the servers.
 type request struct {
 	call    *clientCall
 	attempt int
+	level   level // of a read
 	command machine.Command
 	encoded []byte // command with its stamp
 
@@ -61,6 +72,10 @@ func refusal(status api.Status, leader raft.ServerID) answer {
 // requested is called when a request reaches a server.
 func (s *simulation) requested(n *node, r *request) {
 	r.server, r.life = n, n.life
+	if r.level != byLog {
+		s.read(n, r)
+		return
+	}
 	switch leader := n.status.LeaderID; {
 	case n.service.leading != 0:
 		s.after(s.plan.serverWait, func() { s.waited(n, r) })
@@ -223,6 +238,10 @@ func (s *simulation) apply(n *node) {
 // applyEntry takes in one entry and answers whoever waits for it, through
 // whichever leader it came.
 func (s *simulation) applyEntry(n *node, e raft.CommitEntry) {
+	if e.Kind == raft.EntrySnapshot {
+		s.restore(n, e)
+		return
+	}
 	before := n.service.machine.Now()
 	applied, err := n.service.machine.Apply(e)
 	if err != nil {
@@ -238,6 +257,15 @@ func (s *simulation) applyEntry(n *node, e raft.CommitEntry) {
 		delete(n.service.waiting, token)
 		s.answer(r, answer{result: applied.Result})
 	}
+	n.service.appliedTerm = e.Term
+	if e.Kind == raft.EntryConfiguration {
+		if n.service.configuration, err = raft.DecodeConfiguration(e.Command); err != nil {
+			s.fail("apply", "server %d, index %d: %v", n.id, e.Index, err)
+		}
+		n.service.configurationIndex = e.Index
+	}
+	s.releaseReaders(n)
+	s.snapshotIfDue(n, e)
 	s.advanceLeadership(n, e)
 }
 
@@ -332,6 +360,7 @@ func (s *simulation) compareApplied(n *node, e raft.CommitEntry, result *machine
 		s.applied = append(s.applied, applied{*result, hash, s.tick()})
 		s.appliedAt[result.Identity] = e.Index
 		s.watcher.tookEffect(n, e.Index, result)
+		s.noteValue(n, e)
 		s.countApplied(e, result)
 		return
 	}

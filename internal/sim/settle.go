@@ -88,6 +88,9 @@ func (s *simulation) unsettled() string {
 	if leader == nil {
 		return "nobody leads"
 	}
+	if leader.configuration.Joint() || leader.status.ConfigurationIndex > leader.status.CommitIndex {
+		return "a change of the members has not ended"
+	}
 	for _, n := range s.participants() {
 		switch {
 		case n.status.LeaderID != leader.id || n.status.Term != leader.status.Term:

@@ -102,6 +102,8 @@ type simulation struct {
 	nodes   []*node
 	network network
 
+	arriving time.Duration // when the message that is being stepped was sent
+
 	// Streams of random numbers, each for a purpose.
 	faults *source
 	ids    *source
@@ -133,6 +135,13 @@ type simulation struct {
 	applied    []applied                       // by index
 	appliedAt  map[machine.Identity]raft.Index // the latest
 	executedIn map[machine.Identity]raft.Term
+
+	states       map[raft.Index][32]byte // hashes of the states of which there are snapshots
+	values       map[string][]valueAt    // by key: what it has held, if there are reads beside the log
+	committedAt  []time.Duration         // by index
+	longestPause time.Duration
+	changes      int       // of the members that were due by time
+	jointSince   raft.Term // in which the latest joint configuration was appended
 }
 
 // RunSeed runs one seed to its end or its first failure. It starts nothing that
@@ -166,6 +175,8 @@ func newSimulation(config Config, seed uint64) *simulation {
 		applied:    make([]applied, 1, 1024),
 		appliedAt:  map[machine.Identity]raft.Index{},
 		executedIn: map[machine.Identity]raft.Term{},
+		states:     map[raft.Index][32]byte{},
+		values:     map[string][]valueAt{},
 	}
 	if s.newCore == nil {
 		s.newCore = core.Raft
@@ -187,9 +198,10 @@ func newSimulation(config Config, seed uint64) *simulation {
 }
 
 func (s *simulation) run() {
-	for i := range s.plan.nodes {
+	for i := range s.plan.nodes + s.plan.spares {
+		spared := i >= s.plan.nodes
 		s.nodes = append(s.nodes, &node{
-			index: i, id: id(i), disk: s.newDisk(i, fmt.Sprint("disk ", i)),
+			index: i, id: id(i), disk: s.newDisk(i, fmt.Sprint("disk ", i), spared), spared: spared,
 			clock: newSource(s.seed, fmt.Sprint("clock ", i)), luck: newSource(s.seed, fmt.Sprint("luck ", i)),
 		})
 	}
@@ -199,6 +211,7 @@ func (s *simulation) run() {
 	}
 	s.startClients()
 	s.planFault()
+	s.planChange()
 	s.after(s.healAt, s.heal)
 	for s.failure == nil && !s.settled && !s.late() {
 		s.happen(s.queue.pop())
@@ -219,7 +232,7 @@ func (s *simulation) happen(h happening) {
 		heard := n.up && s.heard(n, &f)
 		s.watcher.arrived(f.id, n, heard)
 		if heard {
-			s.arrive(n, input{event: f.message, message: f.id})
+			s.arrive(n, input{event: f.message, message: f.id, sent: f.sent})
 		}
 	case timerRuns:
 		if n.up && h.arg>>8 == uint64(n.life) {

@@ -17,6 +17,7 @@ import (
 // flight is a message under way, from one store to another.
 type flight struct {
 	id      uint64 // counts the messages of a run, from 1
+	sent    time.Duration
 	message raft.Message
 	from    raft.StoreID
 	to      raft.StoreID // whom the sender knows; zero if it has not met anybody there
@@ -25,7 +26,7 @@ type flight struct {
 // address says between which stores a message is about to go. ok is false if
 // the sender does not talk to who is there now.
 func (s *simulation) address(m raft.Message) (f flight, ok bool) {
-	f = flight{message: m}
+	f = flight{message: m, sent: s.now}
 	n, peer := s.nodes[index(m.From)], s.nodes[index(m.To)]
 	if n.met == nil {
 		return f, true // without files there are no stores
@@ -34,7 +35,10 @@ func (s *simulation) address(m raft.Message) (f flight, ok bool) {
 	if peer.up && !s.accepts(n, peer.id, peer.store) {
 		return f, false
 	}
-	f.to = n.met[peer.index]
+	f.to = n.met[peer.index].store
+	if peer.up {
+		f.to = peer.store
+	}
 	return f, true
 }
 
@@ -51,24 +55,38 @@ func (s *simulation) heard(n *node, f *flight) bool {
 	return s.accepts(n, f.message.From, f.from)
 }
 
+// met is a store that another server has, and since when that server takes part.
+type met struct {
+	store raft.StoreID
+	since raft.Index
+}
+
 // accepts is what the handshake of raft/transport asks. A connection is asked
-// about once in a server's life; that another store is accepted must be on the
-// disk before it is heard.
+// about once in a server's life, and again when its server is a new one under an
+// old id; that another store is accepted must be on the disk before it is heard.
+// Who does not take part may have any store.
 func (s *simulation) accepts(n *node, peer raft.ServerID, store raft.StoreID) bool {
-	met := &n.met[index(peer)]
-	if *met == store {
+	if !n.configuration.Has(peer) {
 		return true
+	}
+	now := met{store, n.configuration.Address(peer).Since}
+	before := &n.met[index(peer)]
+	if *before == now {
+		return true
+	}
+	if other := s.nodes[index(peer)]; *before != (met{}) && (!other.up || other.store != store) {
+		return false // it was sent over a connection that has ended, and nobody is there for another one
 	}
 	files := n.disk.storage.(*storage.FileStorage)
 	_, known := files.KnownStores()[peer]
 	power := !known && !s.healed && s.powerFailsInHandshake(n, peer, store)
-	err := files.RememberStore(peer, 0, store)
+	err := files.RememberStore(peer, now.since, store)
 	if s.config.credulous && errors.Is(err, storage.ErrForeignStore) {
 		err = nil
 	}
 	switch {
 	case err == nil && !power:
-		*met = store
+		*before = now
 		return true
 	case errors.Is(err, storage.ErrForeignStore):
 		s.count(StoreRefused)
@@ -110,7 +128,8 @@ func (s *simulation) stopSoon(n *node, why string, power bool) {
 // wipe lets a server come back with an empty disk, and with it without its
 // votes and entries. It is let alone if anybody might not notice: who has never
 // met the old store cannot refuse the new one, and docs/storage.md says so. One
-// at a time, because two that know nobody would listen to each other.
+// at a time, because two that know nobody would listen to each other. With a
+// change of the members in mind, see loseDisk.
 func (s *simulation) wipe(victim *node, lasts time.Duration, random *source) {
 	for _, n := range s.nodes {
 		if n.wiped != nil || n != victim && (!n.up || !n.knows(victim)) {
@@ -124,7 +143,7 @@ func (s *simulation) wipe(victim *node, lasts time.Duration, random *source) {
 	old := victim.disk
 	victim.wiped = &old
 	victim.wipes++
-	victim.disk = s.newDisk(victim.index, fmt.Sprint("disk ", victim.index, " ", victim.wipes))
+	victim.disk = s.newDisk(victim.index, fmt.Sprint("disk ", victim.index, " ", victim.wipes), false)
 	// The rest can do without it if they are a majority.
 	victim.out = len(s.nodes) > 2 && random.oneIn(3)
 	s.note(victim, "has lost its disk")
@@ -165,14 +184,25 @@ func (s *simulation) putBack(n *node) {
 	s.count(DiskBack)
 }
 
-// participants returns the servers that count: all but one that has lost its disk
-// for good.
+// participants returns the servers that count in the end: those whom the latest
+// leader's configuration names, but for one that has lost its disk for good.
 func (s *simulation) participants() []*node {
 	nodes := make([]*node, 0, len(s.nodes))
+	leader := s.latestLeader()
 	for _, n := range s.nodes {
-		if n.wiped == nil {
+		if n.wiped == nil && !n.spared && (leader == nil || len(leader.configuration.Voters) == 0 || leader.configuration.Has(n.id)) {
 			nodes = append(nodes, n)
 		}
 	}
 	return nodes
+}
+
+// latestLeader returns who leads in the highest term, as far as anybody does.
+func (s *simulation) latestLeader() (leader *node) {
+	for _, n := range s.nodes {
+		if n.up && n.wiped == nil && n.status.State == raft.Leader && (leader == nil || n.status.Term > leader.status.Term) {
+			leader = n
+		}
+	}
+	return leader
 }

@@ -74,6 +74,9 @@ func (s *simulation) judgeCalls(executed map[machine.Identity]raft.Index) []linc
 	var history []lincheck.Operation
 	for _, call := range s.history {
 		op := call.op
+		if call.level == stale {
+			continue // compareRead and judgeAge have judged it
+		}
 		if op.Kind == lincheck.Get {
 			history = append(history, op)
 			continue

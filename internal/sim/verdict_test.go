@@ -78,7 +78,7 @@ func TestVerdict(t *testing.T) {
 // spoilCall spoils the first call of a kind that had the given outcome.
 func (s *simulation) spoilCall(kind lincheck.Kind, outcome lincheck.Outcome, spoil func(*clientCall)) bool {
 	for _, call := range s.history {
-		if call.op.Kind == kind && call.op.Outcome == outcome {
+		if call.op.Kind == kind && call.op.Outcome == outcome && call.level != stale {
 			spoil(call)
 			return true
 		}

@@ -1,0 +1,68 @@
+package sim
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// chapters draws what the paper's Figure 2 leaves out: snapshots, reads beside
+// the log, changes of the members and transfers. A third of the seeds go without
+// each. The stream is one of its own, so that what a seed drew before is the same.
+func (d *plan) chapters(s *source) {
+	const ms = time.Millisecond
+	timeout := d.electionTimeout
+	if !s.oneIn(3) {
+		d.snapshotBytes = pick(s, 0, 300, 1000, 3000, 10_000)
+		d.snapshotTime = pick(s, ms, 20*ms, timeout, 5*timeout)
+		d.raft.TrailingBytes = pick(s, 1, 1, 100, 1000, 5000)
+		if d.raft.MaxBatchBytes == 1 {
+			d.raft.MaxBatchBytes = 50 // also the size of a snapshot's parts
+		}
+		d.spoiledParts = rate(s, 20)
+		d.faults[askSnapshot] = pick(s, 1, 4)
+		d.triggers[onSnapshot] = rate(s, pick(s, 10, 100, 500))
+	}
+	if !s.oneIn(3) {
+		d.levels = [levels]int{byLog: s.between(0, 2), byRound: s.between(1, 4), byLease: s.between(0, 3), stale: s.between(0, 1)}
+		d.anywhere = pick(s, 0, 300, 900)
+	}
+	if !s.oneIn(3) {
+		d.faults[transferLeader] = pick(s, 1, 2, 4)
+		d.faults[endServer] = pick(s, 0, 1, 2)
+		d.triggers[onTransfer] = rate(s, pick(s, 10, 100, 500))
+	}
+	if s.oneIn(3) {
+		d.changeEvery = pick(s, 100*ms, 300*ms, time.Second)
+		d.spares = s.between(1, max(1, 7-d.nodes))
+		d.triggers[onChange] = rate(s, pick(s, 10, 100, 500))
+		// Who was removed and has not heard of it campaigns for ever. Only who hears a
+		// leader can know better; and the operator looks after lost disks.
+		d.raft.DisableQuorumCheck = false
+		d.faults[wipeDisk] = 0
+	}
+	if d.levels[byLease] > 0 && !d.raft.DisableQuorumCheck {
+		// Within the bound that leases need. What is beyond it is not promised.
+		for i, rate := range d.clockRate {
+			d.clockRate[i] = min(max(rate, 950), 1050)
+		}
+		d.faults[warpClock] = 0
+	}
+	for len(d.clockRate) < d.nodes+d.spares {
+		d.clockRate = append(d.clockRate, 1000)
+	}
+}
+
+// describeChapters is the part of String about them.
+func (d *plan) describeChapters(b *strings.Builder) {
+	if d.raft.TrailingBytes > 0 {
+		fmt.Fprintf(b, "snapshots every %d B of commands, in %v, with %d B of log behind; of 1000 parts %d spoiled\n",
+			d.snapshotBytes, d.snapshotTime, d.raft.TrailingBytes, d.spoiledParts)
+	}
+	if d.levels != ([levels]int{}) {
+		fmt.Fprintf(b, "reads by %v: %v, of 1000 at any server %d\n", levelNames, d.levels, d.anywhere)
+	}
+	if d.changeEvery > 0 {
+		fmt.Fprintf(b, "members change every %v, with %d servers more\n", d.changeEvery, d.spares)
+	}
+}
