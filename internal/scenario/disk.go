@@ -1,10 +1,11 @@
 package scenario
 
 import (
-	"bytes"
 	"errors"
+	"fmt"
 	"hash/crc32"
 	"slices"
+	"strings"
 
 	"raftkv/raft"
 )
@@ -117,53 +118,134 @@ func (d *disk) receive(c raft.Chunk) (raft.Event, error) {
 
 func checksum(b []byte) uint32 { return crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)) }
 
-// machine is a state machine: it remembers the commands that it was given.
-type machine struct {
-	commands []string
-	at       raft.LogPosition // the last entry that it was given
-
-	configuration      raft.Configuration
-	configurationIndex raft.Index
-}
-
-func (m *machine) apply(e raft.CommitEntry, d *disk) error {
-	m.at = raft.LogPosition{Index: e.Index, Term: e.Term}
-	switch e.Kind {
-	case raft.EntryCommand:
-		m.commands = append(m.commands, string(e.Command))
-	case raft.EntryConfiguration:
-		c, err := raft.DecodeConfiguration(e.Command)
-		if err != nil {
-			return err
-		}
-		m.configuration, m.configurationIndex = c, e.Index
-	case raft.EntrySnapshot:
-		s := e.Installed.Snapshot
-		state := d.find(s)
-		if state == nil {
-			return errors.New("there is no such snapshot to go on from")
-		}
-		m.commands = nil
-		for _, word := range bytes.Fields(state) {
-			m.commands = append(m.commands, string(word))
-		}
-		m.configuration, m.configurationIndex = s.Configuration, s.ConfigurationIndex
+// fillDisk says what a server finds when it starts for the first time.
+func (w *world) fillDisk(id raft.ServerID, saved raft.PersistentState) error {
+	if len(w.servers) > 0 {
+		return fmt.Errorf("what disk %d holds at the start is said before the cluster begins", id)
 	}
+	w.disks[id] = saved
 	return nil
 }
 
-// snapshot returns the state as it is now.
-func (m *machine) snapshot() *image {
-	var b []byte
-	for _, c := range m.commands {
-		b = append(append(b, c...), ' ')
+func (w *world) setSlow(id raft.ServerID, slow bool) error {
+	s, err := w.server(id)
+	if err != nil {
+		return err
 	}
-	if b == nil {
-		b = []byte{' '} // no snapshot is empty
+	if s.writing {
+		return fmt.Errorf("disk %d is being written", id)
 	}
-	return &image{raft.Snapshot{
-		Index: m.at.Index, Term: m.at.Term,
-		Configuration: m.configuration, ConfigurationIndex: m.configurationIndex,
-		Size: uint64(len(b)), Checksum: checksum(b),
-	}, b}
+	s.disk.slow = slow
+	return nil
+}
+
+// loseDisk gives a server that is down an empty disk. It begins like one that
+// waits to be added to the cluster.
+func (w *world) loseDisk(id raft.ServerID) error {
+	s, err := w.server(id)
+	if err != nil {
+		return err
+	}
+	if s.core != nil {
+		return fmt.Errorf("server %d is running", id)
+	}
+	w.checker.Joined(id)
+	*s = server{id: id, joins: true}
+	return nil
+}
+
+// saves lets the write that is under way on a slow disk end.
+func (w *world) saves(id raft.ServerID) error {
+	s, err := w.running(id)
+	if err != nil {
+		return err
+	}
+	if !s.writing {
+		return fmt.Errorf("disk %d has nothing to write", id)
+	}
+	s.writing = false
+	if err := w.afterWrite(s); err != nil {
+		return err
+	}
+	return w.work(s)
+}
+
+// parseDisk reads "disk 1 slow", "disk 1 fast", "disk 1 lost" and "disk 1 holds LOG [term T] [vote V]".
+func (p *parser) parseDisk(words []string) (func(*world) error, error) {
+	if len(words) < 2 {
+		return nil, errStatement
+	}
+	n, err := number(words[0])
+	if err != nil {
+		return nil, err
+	}
+	id := raft.ServerID(n)
+	switch {
+	case words[1] == "holds":
+		saved, err := parsePersistentState(words[2:])
+		return func(w *world) error { return w.fillDisk(id, saved) }, err
+	case len(words) == 2 && words[1] == "slow":
+		return func(w *world) error { return w.setSlow(id, true) }, nil
+	case len(words) == 2 && words[1] == "fast":
+		return func(w *world) error { return w.setSlow(id, false) }, nil
+	case len(words) == 2 && words[1] == "lost":
+		return func(w *world) error { return w.loseDisk(id) }, nil
+	}
+	return nil, errStatement
+}
+
+func parsePersistentState(words []string) (s raft.PersistentState, err error) {
+	at := 0
+	for at < len(words) && strings.Contains(words[at], ":") {
+		at++
+	}
+	if s.Entries, err = parseLog(words[:at]); err != nil {
+		return s, err
+	}
+	if n := len(s.Entries); n > 0 {
+		s.CurrentTerm = s.Entries[n-1].Term
+	}
+	for ; at < len(words); at += 2 {
+		if at+1 == len(words) {
+			return s, errStatement
+		}
+		n, err := number(words[at+1])
+		if err != nil {
+			return s, err
+		}
+		switch words[at] {
+		case "term":
+			s.CurrentTerm = raft.Term(n)
+		case "vote":
+			s.VotedFor = raft.ServerID(n)
+		default:
+			return s, errStatement
+		}
+	}
+	return s, nil
+}
+
+// parseLog reads entries as term:command, where "-" is a leader's empty entry.
+func parseLog(words []string) ([]raft.LogEntry, error) {
+	var entries []raft.LogEntry
+	for _, word := range words {
+		t, command, ok := strings.Cut(word, ":")
+		term, err := number(t)
+		if !ok || err != nil || command == "" {
+			return nil, fmt.Errorf("an entry is term:command, term:- or term:{configuration}, not %q", word)
+		}
+		e := raft.LogEntry{Term: raft.Term(term), Command: []byte(command)}
+		if command == "-" {
+			e.Kind, e.Command = raft.EntryEmpty, nil
+		}
+		if inner, ok := strings.CutPrefix(command, "{"); ok && strings.HasSuffix(inner, "}") {
+			c, err := configurationOf(strings.TrimSuffix(inner, "}"))
+			if err != nil {
+				return nil, err
+			}
+			e.Kind, e.Command = raft.EntryConfiguration, c.AppendTo(nil)
+		}
+		entries = append(entries, e)
+	}
+	return entries, nil
 }

@@ -2,8 +2,10 @@ package scenario
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"raftkv/raft"
 )
@@ -165,4 +167,86 @@ func (w *world) damage(l link, what which) error {
 		return fmt.Errorf("no part of a snapshot is in flight from %d to %d", l.from, l.to)
 	}
 	return nil
+}
+
+// A link is one direction between two servers.
+type link struct{ from, to raft.ServerID }
+
+// which says which messages of a link are meant.
+type which int
+
+const (
+	every  which = iota // all that are in flight
+	oldest              // "one"
+	newest              // "last"
+)
+
+// parseTraffic reads [one|last] LINK... for what is done to messages in flight.
+func (p *parser) parseTraffic(words []string, do func(*world, link, which) error) (func(*world) error, error) {
+	what := every
+	if len(words) > 0 && words[0] == "one" {
+		what, words = oldest, words[1:]
+	} else if len(words) > 0 && words[0] == "last" {
+		what, words = newest, words[1:]
+	}
+	return p.parseLinks(words, func(w *world, l link) error { return do(w, l, what) })
+}
+
+// parseLinks reads links: 1->2, both directions 1<->2, or * for all others.
+func (p *parser) parseLinks(words []string, do func(*world, link) error) (func(*world) error, error) {
+	if len(words) == 0 {
+		return nil, errors.New("between which servers? such as: 1->2, 1<->2, 1->*")
+	}
+	var links []link
+	for _, word := range words {
+		a, b, ok := strings.Cut(word, "<->")
+		both := ok
+		if !ok {
+			a, b, ok = strings.Cut(word, "->")
+		}
+		from, err1 := p.side(a)
+		to, err2 := p.side(b)
+		if !ok || err1 != nil || err2 != nil {
+			return nil, fmt.Errorf("a link is 1->2, 1<->2 or 1->*, not %q", word)
+		}
+		for _, f := range from {
+			for _, t := range to {
+				if f == t {
+					continue
+				}
+				links = append(links, link{f, t})
+				if both {
+					links = append(links, link{t, f})
+				}
+			}
+		}
+	}
+	return func(w *world) error {
+		done := 0
+		var nothing error
+		for _, l := range links {
+			switch err := do(w, l); {
+			case errors.As(err, new(nothingInFlight)):
+				nothing = err
+			case err != nil:
+				return err
+			default:
+				done++
+			}
+		}
+		// A link that is named must carry something, or the line says nothing;
+		// of a * it is enough that one does.
+		if nothing != nil && (done == 0 || !strings.Contains(strings.Join(words, " "), "*")) {
+			return nothing
+		}
+		return nil
+	}, nil
+}
+
+func (p *parser) side(word string) ([]raft.ServerID, error) {
+	if word == "*" {
+		return p.servers, nil
+	}
+	id, err := p.server(word)
+	return []raft.ServerID{id}, err
 }

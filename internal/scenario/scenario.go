@@ -7,8 +7,10 @@
 // After every step all of internal/invariant is checked too.
 //
 // Reading order: scenario.go (files and how they are run), parse.go (lines
-// become actions), world.go (servers, disks and messages), assert.go (the lines
-// with a question mark).
+// become actions), world.go (servers and what happens to them), network.go,
+// disk.go and machine.go (what they are connected to), requests.go (reads,
+// changes of the configuration and transfers), assert.go (the lines with a
+// question mark).
 package scenario
 
 import (

@@ -194,58 +194,6 @@ func (w *world) note(s *server, what string) {
 	w.tellOfStep(s, r)
 }
 
-// fillDisk says what a server finds when it starts for the first time.
-func (w *world) fillDisk(id raft.ServerID, saved raft.PersistentState) error {
-	if len(w.servers) > 0 {
-		return fmt.Errorf("what disk %d holds at the start is said before the cluster begins", id)
-	}
-	w.disks[id] = saved
-	return nil
-}
-
-func (w *world) setSlow(id raft.ServerID, slow bool) error {
-	s, err := w.server(id)
-	if err != nil {
-		return err
-	}
-	if s.writing {
-		return fmt.Errorf("disk %d is being written", id)
-	}
-	s.disk.slow = slow
-	return nil
-}
-
-// loseDisk gives a server that is down an empty disk. It begins like one that
-// waits to be added to the cluster.
-func (w *world) loseDisk(id raft.ServerID) error {
-	s, err := w.server(id)
-	if err != nil {
-		return err
-	}
-	if s.core != nil {
-		return fmt.Errorf("server %d is running", id)
-	}
-	w.checker.Joined(id)
-	*s = server{id: id, joins: true}
-	return nil
-}
-
-// saves lets the write that is under way on a slow disk end.
-func (w *world) saves(id raft.ServerID) error {
-	s, err := w.running(id)
-	if err != nil {
-		return err
-	}
-	if !s.writing {
-		return fmt.Errorf("disk %d has nothing to write", id)
-	}
-	s.writing = false
-	if err := w.afterWrite(s); err != nil {
-		return err
-	}
-	return w.work(s)
-}
-
 // What happens to a server.
 
 // happens gives a server an event, to be taken now or when its disk is done.
@@ -360,79 +308,6 @@ func (w *world) afterWrite(s *server) error {
 		return w.carryOut(s)
 	}
 	return nil
-}
-
-// apply gives the state machine all that waits for it.
-func (w *world) apply(s *server) error {
-	for _, e := range s.waiting {
-		if err := w.checker.Applied(s.id, e); err != nil {
-			return err
-		}
-		if err := s.machine.apply(e, &s.disk); err != nil {
-			return err
-		}
-	}
-	s.waiting = nil
-	w.serveReads(s)
-	return nil
-}
-
-// applies lets a slow state machine take in what waits for it.
-func (w *world) applies(id raft.ServerID) error {
-	s, err := w.running(id)
-	if err != nil {
-		return err
-	}
-	if len(s.waiting) == 0 {
-		return fmt.Errorf("state machine %d has nothing to apply", id)
-	}
-	if err := w.apply(s); err != nil {
-		return err
-	}
-	return w.happens(s, raft.Applied{Index: s.machine.at.Index})
-}
-
-func (w *world) setLazy(id raft.ServerID, lazy bool) error {
-	s, err := w.running(id)
-	if err != nil {
-		return err
-	}
-	s.lazy = lazy
-	if !lazy && len(s.waiting) > 0 {
-		return w.applies(id)
-	}
-	return nil
-}
-
-// copyState begins a snapshot: the state machine is copied as it is now.
-func (w *world) copyState(id raft.ServerID) error {
-	s, err := w.running(id)
-	if err != nil {
-		return err
-	}
-	if s.machine.at.Index == 0 {
-		return fmt.Errorf("state machine %d has applied nothing yet", id)
-	}
-	s.copied = s.machine.snapshot()
-	return nil
-}
-
-// storeSnapshot ends it: the copy is on the disk.
-func (w *world) storeSnapshot(id raft.ServerID) error {
-	s, err := w.running(id)
-	if err != nil {
-		return err
-	}
-	if s.copied == nil {
-		return fmt.Errorf("server %d is not taking a snapshot", id)
-	}
-	i := *s.copied
-	s.copied = nil
-	s.disk.publish(i)
-	if err := w.checker.SnapshotStored(id, i.Snapshot); err != nil {
-		return err
-	}
-	return w.happens(s, raft.SnapshotStored{Snapshot: i.Snapshot})
 }
 
 // timesOut says that a server has heard no leader for its election timeout. The
