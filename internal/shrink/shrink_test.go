@@ -44,7 +44,7 @@ var bugs = []struct {
 	{"the vote is forgotten in a restart", func(config raft.Config, saved raft.PersistentState) (core.Core, raft.Effects, error) {
 		saved.VotedFor = raft.None
 		return core.Raft(config, saved)
-	}, "vote once"},
+	}, "durability"},
 	{"a follower acknowledges what it refuses", breakOut(func(_ core.Core, e *raft.Effects) {
 		for i := range e.SendAfter {
 			if r, ok := e.SendAfter[i].Body.(raft.AppendEntriesReply); ok && !r.Success && r.Term == r.AskedTerm {
@@ -65,7 +65,8 @@ func TestShrink(t *testing.T) {
 	for _, bug := range bugs {
 		t.Run(bug.name, func(t *testing.T) {
 			config := sim.Config{New: bug.core, Profile: sim.Full}
-			r, err := Shrink(config, firstFailure(t, config), Options{})
+			seed := firstFailure(t, config, 1)
+			r, err := Shrink(config, seed, Options{})
 			require.NoError(t, err)
 			faultsBefore, callsBefore := sim.Count(r.From.Decisions)
 			faults, calls := sim.Count(r.Small.List)
@@ -90,6 +91,15 @@ func TestShrink(t *testing.T) {
 				assert.ErrorContains(t, err, "as a story")
 				return
 			}
+			// A story's commands are shorter than a client's, so where messages are
+			// bounded in bytes another number of them may be sent. Then it cannot be told.
+			for tries := 0; err != nil && tries < 3; tries++ {
+				seed = firstFailure(t, config, seed+1)
+				config.Only = nil
+				r, err = Shrink(config, seed, Options{})
+				require.NoError(t, err)
+				text, err = Story(config, &r.Small)
+			}
 			require.NoError(t, err)
 			t.Log(text)
 			story, err := scenario.Parse("the story", text)
@@ -102,8 +112,8 @@ func TestShrink(t *testing.T) {
 	}
 }
 
-func firstFailure(t *testing.T, config sim.Config) (seed uint64) {
-	for seed := uint64(1); seed <= 100; seed++ {
+func firstFailure(t *testing.T, config sim.Config, from uint64) (seed uint64) {
+	for seed := from; seed <= 100; seed++ {
 		if sim.RunSeed(config, seed).Failure != nil {
 			return seed
 		}

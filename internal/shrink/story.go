@@ -28,6 +28,11 @@ func Story(config sim.Config, d *sim.Decisions) (string, error) {
 	if newCore == nil {
 		newCore = core.Raft
 	}
+	for id := range r.Servers { // these are there from the beginning
+		t.statements = slices.DeleteFunc(t.statements, func(line string) bool {
+			return line == fmt.Sprintf("join %d", id+1) || line == fmt.Sprintf("disk %d slow", id+1)
+		})
+	}
 	s := story{newCore: newCore, head: storyHead(&r), property: d.Fails}
 	if !s.try(t.statements) {
 		return "", fmt.Errorf("told as a story, the run does not fail with %s", d.Fails)
@@ -60,7 +65,7 @@ func storyHead(r *sim.Report) string {
 	for _, limit := range []struct {
 		name  string
 		value int
-	}{{"batch", r.Raft.MaxBatchBytes}, {"inflight", r.Raft.MaxInflight}, {"backlog", r.Raft.MaxBacklogBytes}} {
+	}{{"batch", r.Raft.MaxBatchBytes}, {"inflight", r.Raft.MaxInflight}, {"backlog", r.Raft.MaxBacklogBytes}, {"trailing", r.Raft.TrailingBytes}} {
 		if limit.value > 0 {
 			set(limit.name, limit.value)
 		}
@@ -87,6 +92,7 @@ type teller struct {
 	busy       map[raft.ServerID]bool
 	started    map[raft.ServerID]bool
 	commands   int
+	reads      int
 }
 
 func (t *teller) say(format string, args ...any) {
@@ -111,6 +117,25 @@ func (t *teller) record(line fmt.Stringer) {
 		t.say("%d loses contact", r.Server)
 	case raft.QuorumCheckTimeout:
 		t.say("%d checks quorum", r.Server)
+	case raft.TransferTimeout:
+		t.say("%d ends transfer", r.Server)
+	case raft.TransferLeadership:
+		if ev.To == raft.None {
+			t.say("%d transfers", r.Server)
+		} else {
+			t.say("%d transfers to %d", r.Server, ev.To)
+		}
+	case raft.ChangeConfiguration:
+		t.say("%d changes to %s expecting %d", r.Server, trace.Configuration(ev.Next), ev.Expected)
+	case raft.Read:
+		for range ev.Requests {
+			t.reads++
+			t.say("%d reads r%d", r.Server, t.reads)
+		}
+	case raft.SnapshotStored:
+		if ev.Snapshot.Index <= r.Before.LastApplied {
+			t.say("%d takes snapshot", r.Server)
+		}
 	case raft.Submit:
 		var words []string
 		for range ev.Commands {
@@ -130,6 +155,9 @@ func (t *teller) note(r *trace.Record) {
 	case "starts":
 		if t.started[r.Server] {
 			t.say("restart %d", r.Server)
+		} else {
+			t.say("join %d", r.Server)
+			t.say("disk %d slow", r.Server)
 		}
 		t.started[r.Server] = true
 	case "crashes", "loses power", "stops: its disk failed":
