@@ -90,9 +90,15 @@ func listenRaw(t *testing.T, change func(*Config)) (net.Listener, *tcpNode) {
 // accept takes a connection of server 1 and answers its hello as server 2.
 func accept(t *testing.T, l net.Listener, run uint64) *rawPeer {
 	t.Helper()
+	return answerHello(t, acceptConn(t, l), run)
+}
+
+func acceptConn(t *testing.T, l net.Listener) net.Conn {
+	t.Helper()
+	require.NoError(t, l.(*net.TCPListener).SetDeadline(time.Now().Add(patience)))
 	conn, err := l.Accept()
 	require.NoError(t, err)
-	return answerHello(t, conn, run)
+	return conn
 }
 
 func answerHello(t *testing.T, conn net.Conn, run uint64) *rawPeer {
