@@ -13,18 +13,22 @@ import (
 
 func getCommand() *cobra.Command {
 	var f clientFlags
+	var level string
 	cmd := &cobra.Command{
 		Use:   "get KEY",
 		Short: "Print the value of a key",
 		Long:  "Get prints the value and a newline. An absent key is exit code 2.",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkLevel(level); err != nil {
+				return err
+			}
 			client, ctx, done, err := f.connect(cmd.Context())
 			if err != nil {
 				return err
 			}
 			defer done()
-			result, err := client.Get(ctx, args[0])
+			result, err := client.Get(ctx, args[0], kvclient.WithConsistency(api.Consistency(level)))
 			if err != nil {
 				return f.explain(cmd, getFailure(args[0], err))
 			}
@@ -38,7 +42,17 @@ func getCommand() *cobra.Command {
 		},
 	}
 	f.addTo(cmd)
+	cmd.Flags().StringVar(&level, "consistency", string(api.ConsistencyLinearizable), "linearizable, lease, log or stale")
 	return cmd
+}
+
+// checkLevel refuses what no server would take.
+func checkLevel(level string) error {
+	switch api.Consistency(level) {
+	case api.ConsistencyLinearizable, api.ConsistencyLease, api.ConsistencyLog, api.ConsistencyStale:
+		return nil
+	}
+	return refused("--consistency %q is no level; use linearizable, lease, log or stale", level)
 }
 
 func getFailure(key string, err error) *failure {
@@ -52,12 +66,19 @@ func getFailure(key string, err error) *failure {
 func (f *clientFlags) printGet(w io.Writer, key string, r kvclient.GetResult) error {
 	switch f.format {
 	case formatJSON:
+		var age *int64
+		if r.AgeKnown {
+			age = new(r.Age.Milliseconds())
+		}
 		return printJSON(w, struct {
-			Key      string
-			KeyFound bool
-			Value    string
-			Version  uint64
-		}{key, r.KeyFound, r.Value, r.Version})
+			Key          string
+			KeyFound     bool
+			Value        string
+			Version      uint64
+			Stale        bool   `json:",omitzero"`
+			AppliedIndex uint64 `json:",omitzero"`
+			AgeMillis    *int64 `json:",omitzero"`
+		}{key, r.KeyFound, r.Value, r.Version, r.Stale, r.AppliedIndex, age})
 	case formatTable:
 		return printTable(w, []any{"KEY", "FOUND", "VERSION", "VALUE"}, []any{fmt.Sprintf("%q", key), r.KeyFound, r.Version, fmt.Sprintf("%q", r.Value)})
 	}

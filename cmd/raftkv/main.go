@@ -17,7 +17,10 @@
 //	session.go      session show, resume, drop
 //	output.go       the three forms of output
 //	status.go       status
-//	serve.go        serve
+//	member.go       member list, add, promote, demote, remove, replace
+//	leader.go       leader transfer
+//	snapshot.go     snapshot take, save, inspect; restore.go: snapshot restore
+//	serve.go        serve; join.go: a server that is to be added to a running cluster
 //	demo.go         demo: what is typed and what is shown
 //	children.go     the demo's child processes; process_*.go, pause_unix.go: per system
 //	logdump.go      log dump
@@ -79,7 +82,7 @@ func rootCommand() *cobra.Command {
 	isGroup(root)
 	root.AddCommand(demoCommand(), serveCommand(),
 		getCommand(), putCommand(), appendCommand(), casCommand(), deleteCommand(),
-		sessionCommand(), statusCommand(), logCommand(), benchCommand(), versionCommand())
+		sessionCommand(), statusCommand(), memberCommand(), leaderCommand(), snapshotCommand(), logCommand(), benchCommand(), versionCommand())
 	return root
 }
 

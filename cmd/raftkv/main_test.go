@@ -94,7 +94,7 @@ func (s *shell) finish(cmd *exec.Cmd) output {
 	}
 	o := output{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
 	if o.code > 0 {
-		require.Regexp(s.t, `^(raftkv: warning: [^\n]*\n)?raftkv: [^\n]*\n$`, o.stderr, "an error is one line")
+		require.Regexp(s.t, `^(raftkv: warning: [^\n]*\n|member: [^\n]*\n)*raftkv: [^\n]*\n$`, o.stderr, "an error is one line")
 	}
 	return o
 }

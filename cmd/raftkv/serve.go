@@ -35,6 +35,7 @@ type serveFlags struct {
 	http            string
 	raft            string
 	cluster         string
+	join            string
 	clusterName     string
 	nameGiven       bool
 	electionTimeout time.Duration
@@ -44,19 +45,25 @@ type serveFlags struct {
 func serveCommand() *cobra.Command {
 	var f serveFlags
 	cmd := &cobra.Command{
-		Use:   "serve --id N --data DIR --http ADDR --raft ADDR [--cluster 1=ADDR,2=ADDR,3=ADDR]",
+		Use:   "serve --id N --data DIR --http ADDR --raft ADDR [--cluster 1=ADDR,2=ADDR,3=ADDR | --join HTTPADDR]",
 		Short: "Run one server of a cluster",
 		Long: `Serve runs one server until SIGINT or SIGTERM, and then exits with 0. It logs to
 standard error. The addresses in --cluster are the --raft addresses of all
 servers, the same list for each of them. The list and --cluster-name are stored
 in the data directory at the first start. Later they may be left out; another
-list or name is refused.`,
+list or name is refused.
+
+With --join the server asks a running cluster for its id and name, and waits until
+raftkv member add takes it in. After its first start it asks nobody.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f.nameGiven = cmd.Flags().Changed("cluster-name")
-			config, err := f.config()
+			config, hint, err := f.config(cmd.Context())
 			if err != nil {
 				return err
+			}
+			if hint != "" {
+				fmt.Fprintln(cmd.OutOrStdout(), hint)
 			}
 			config.Logger = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
 			return serve(cmd, config, f.control)
@@ -68,6 +75,7 @@ list or name is refused.`,
 	flags.StringVar(&f.http, "http", "127.0.0.1:8080", "where to listen for clients, host:port")
 	flags.StringVar(&f.raft, "raft", "127.0.0.1:9080", "where to listen for the other servers, host:port")
 	flags.StringVar(&f.cluster, "cluster", "", "the raft addresses of all servers: 1=ADDR,2=ADDR,…; needed at the first start")
+	flags.StringVar(&f.join, "join", "", "the HTTP address of a server of the cluster to join, at the first start")
 	flags.StringVar(&f.clusterName, "cluster-name", defaultClusterName, "tells clusters with the same addresses apart")
 	flags.DurationVar(&f.electionTimeout, "election-timeout", defaultElectionTimeout, "the shortest time without a leader before an election")
 	flags.BoolVar(&f.control, "control", false, "take orders from standard input, and end with it")
@@ -78,59 +86,60 @@ list or name is refused.`,
 	return cmd
 }
 
-// config checks the flags.
-func (f *serveFlags) config() (kvservice.NodeConfig, error) {
-	members, err := f.members()
-	if err != nil {
-		return kvservice.NodeConfig{}, err
-	}
-	id := raft.ServerID(f.id)
-	if _, ok := members[id]; !ok {
-		return kvservice.NodeConfig{}, refused("--id %d is not among the members %s; add it, or correct one of them", f.id, memberList(members))
+// config checks the flags. hint, if not "", tells what is to be done next.
+func (f *serveFlags) config(ctx context.Context) (config kvservice.NodeConfig, hint string, err error) {
+	if f.id == 0 {
+		return config, "", refused("--id 0 means nobody; ids start at 1")
 	}
 	if f.data == "" {
-		return kvservice.NodeConfig{}, refused("--data is empty; name a directory")
+		return config, "", refused("--data is empty; name a directory")
 	}
 	for name, address := range map[string]string{"--http": f.http, "--raft": f.raft} {
 		if err := checkAddress(address); err != nil {
-			return kvservice.NodeConfig{}, refused("%s %q is no address: %v; give host:port", name, address, err)
+			return config, "", refused("%s %q is no address: %v; give host:port", name, address, err)
 		}
 	}
 	if f.electionTimeout <= 0 {
-		return kvservice.NodeConfig{}, refused("--election-timeout %v leaves no time; give more than 0, 500ms being usual", f.electionTimeout)
+		return config, "", refused("--election-timeout %v leaves no time; give more than 0, 500ms being usual", f.electionTimeout)
 	}
-	return kvservice.NodeConfig{
-		ID:              id,
+	config = kvservice.NodeConfig{
+		ID:              raft.ServerID(f.id),
 		Data:            f.data,
 		HTTPAddr:        f.http,
 		RaftAddr:        f.raft,
 		ClusterName:     f.clusterName,
-		Members:         members,
 		ElectionTimeout: f.electionTimeout,
-	}, nil
-}
-
-// members returns who is in the cluster. The list is needed at the first start
-// only: then it stands in the data directory, together with the name.
-func (f *serveFlags) members() (map[raft.ServerID]string, error) {
+	}
 	if f.cluster != "" {
-		return parseMembers(f.cluster)
+		if f.join != "" {
+			return config, "", refused("--cluster begins a cluster and --join joins one; give one of them")
+		}
+		config.Members, err = parseMembers(f.cluster)
+		if _, ok := config.Members[config.ID]; err == nil && !ok {
+			err = refused("--id %d is not among the members %s; add it, or correct one of them", f.id, memberList(config.Members))
+		}
+		return config, "", err
 	}
 	stored, err := server.StoredIdentity(f.data)
 	switch {
+	case errors.Is(err, fs.ErrNotExist) && f.join != "":
+		found, err := f.findCluster(ctx)
+		if err != nil {
+			return config, "", err
+		}
+		config.Join, config.ClusterName = found.cluster, found.name
+		return config, f.joinHint(found), nil
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, refused("--cluster is needed at the first start of %s; give 1=host:port,2=host:port,…", f.data)
+		return config, "", refused("--cluster is needed at the first start of %s; give 1=host:port,2=host:port,…, or --join to join a running cluster", f.data)
 	case err != nil:
-		return nil, refused("server %d cannot start: %v", f.id, err)
+		return config, "", refused("server %d cannot start: %v", f.id, err)
+	case stored.Server != config.ID:
+		return config, "", refused("%s belongs to server %d, not to server %d; correct --id or --data", f.data, stored.Server, f.id)
+	case f.nameGiven && f.clusterName != stored.ClusterName:
+		return config, "", refused("%s belongs to another cluster: its cluster is %q, not %q; leave --cluster-name out", f.data, stored.ClusterName, f.clusterName)
 	}
-	if !f.nameGiven {
-		f.clusterName = stored.ClusterName
-	}
-	members := map[raft.ServerID]string{}
-	for _, m := range stored.Members {
-		members[m.ID] = m.Addr
-	}
-	return members, nil
+	// Who the cluster began with stands there; who takes part now, in the log.
+	return config, "", nil
 }
 
 // memberList writes members as --cluster takes them.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"slices"
 	"sync"
 
 	"github.com/spf13/cobra"
@@ -87,29 +89,109 @@ func leaderOf(views []nodeView) uint64 {
 
 func (f *clientFlags) printStatus(cmd *cobra.Command, views []nodeView) error {
 	out := cmd.OutOrStdout()
+	now := configurationOf(views)
 	switch f.format {
 	case formatJSON:
 		return printJSON(out, struct {
-			Leader uint64
-			Nodes  []nodeView
-		}{leaderOf(views), views})
+			Leader        uint64
+			Configuration *configurationView `json:",omitzero"`
+			Nodes         []nodeView
+		}{leaderOf(views), now, views})
 	case formatTable:
-		rows := [][]any{{"ENDPOINT", "CLUSTER", "ID", "ROLE", "TERM", "LEADER", "COMMIT", "APPLIED", "LAST", "SESSIONS"}}
+		rows := [][]any{{"ENDPOINT", "CLUSTER", "ID", "ROLE", "TERM", "LEADER", "COMMIT", "APPLIED", "FIRST", "LAST", "SNAPSHOT", "CONFIGURATION", "SESSIONS"}}
 		for _, v := range views {
 			if s := v.Status; s != nil {
-				rows = append(rows, []any{v.Endpoint, s.Cluster, s.ID, s.Role, s.Term, s.Leader, s.Commit, s.Applied, s.LastIndex, s.Sessions})
+				rows = append(rows, []any{v.Endpoint, s.Cluster, s.ID, s.Role, s.Term, s.Leader, s.Commit, s.Applied, s.FirstIndex, s.LastIndex, s.SnapshotIndex, s.Configuration.Index, s.Sessions})
 			} else {
 				rows = append(rows, []any{v.Endpoint, "-", "-", v.Error})
 			}
 		}
-		return printTable(out, rows...)
+		if err := printTable(out, rows...); err != nil {
+			return err
+		}
+		return now.print(out)
 	}
 	for _, v := range views {
 		if _, err := fmt.Fprintln(out, v.line()); err != nil {
 			return err
 		}
 	}
-	return nil
+	return now.print(out)
+}
+
+// configurationView is the newest configuration that any server knows. While it
+// is not committed, nothing else can be either: Halves says what that wants for.
+type configurationView struct {
+	api.Configuration
+	Committed bool
+	Halves    []half `json:",omitzero"`
+}
+
+// half is one of the sets of voters of which a majority must store an unfinished
+// configuration.
+type half struct {
+	Name    string
+	Voters  []uint64
+	Missing []uint64 `json:",omitzero"` // those that are not known to have stored it
+}
+
+// configurationOf finds the newest configuration; nil if nobody answers or knows
+// one. A leader's word counts most, for it knows what the others have.
+func configurationOf(views []nodeView) *configurationView {
+	var best *api.StatusResponse
+	leader := leaderOf(views)
+	has := map[uint64]uint64{} // how much of the log each server is known to have
+	for _, v := range views {
+		s := v.Status
+		if s == nil {
+			continue
+		}
+		has[s.ID] = max(has[s.ID], s.Configuration.Index)
+		if s.ID == leader {
+			for _, m := range s.Members {
+				has[m.ID] = max(has[m.ID], m.Match)
+			}
+		}
+		if best == nil || s.Configuration.Index > best.Configuration.Index || s.ID == leader && s.Configuration.Index == best.Configuration.Index {
+			best = s
+		}
+	}
+	if best == nil || len(best.Configuration.Voters) == 0 {
+		return nil
+	}
+	c := best.Configuration
+	view := &configurationView{Configuration: c, Committed: best.Commit >= c.Index}
+	if view.Committed && len(c.OldVoters) == 0 {
+		return view
+	}
+	add := func(name string, voters []uint64) {
+		missing := slices.DeleteFunc(slices.Clone(voters), func(id uint64) bool { return has[id] >= c.Index })
+		view.Halves = append(view.Halves, half{name, voters, missing})
+	}
+	if len(c.OldVoters) > 0 {
+		add("old voters", c.OldVoters)
+		add("new voters", c.Voters)
+	} else {
+		add("voters", c.Voters)
+	}
+	return view
+}
+
+func (c *configurationView) print(out io.Writer) error {
+	if c == nil {
+		return nil
+	}
+	text := fmt.Sprintf("configuration %d: %s\n", c.Index, describeConfiguration(c.Configuration))
+	for _, h := range c.Halves {
+		have, needed := len(h.Voters)-len(h.Missing), len(h.Voters)/2+1
+		text += fmt.Sprintf("  not finished: %d of the %s %s must have it, %d have", needed, h.Name, numberList(h.Voters), have)
+		if have < needed {
+			text += fmt.Sprintf("; missing: %s", numberList(h.Missing))
+		}
+		text += "\n"
+	}
+	_, err := io.WriteString(out, text)
+	return err
 }
 
 // line is the view as one line for people.
@@ -122,5 +204,8 @@ func (v nodeView) line() string {
 	if s.Leader != 0 {
 		leader = fmt.Sprintf("leader %d", s.Leader)
 	}
-	return fmt.Sprintf("%s: server %d is %s in term %d, %s, commit %d, applied %d, last %d", v.Endpoint, s.ID, s.Role, s.Term, leader, s.Commit, s.Applied, s.LastIndex)
+	if s.TransferTo != 0 {
+		leader += fmt.Sprintf(" (handing over to %d)", s.TransferTo)
+	}
+	return fmt.Sprintf("%s: server %d is %s in term %d, %s, commit %d, applied %d, log %d to %d, snapshot %d", v.Endpoint, s.ID, s.Role, s.Term, leader, s.Commit, s.Applied, s.FirstIndex, s.LastIndex, s.SnapshotIndex)
 }

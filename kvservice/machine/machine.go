@@ -59,6 +59,9 @@ func (m *Machine) Now() LogTime { return m.now }
 // AppliedIndex returns the index of the last entry taken in; 0 if none.
 func (m *Machine) AppliedIndex() raft.Index { return m.appliedIndex }
 
+// Keys returns how many keys there are.
+func (m *Machine) Keys() int { return m.store.items.Len() }
+
 // Sessions returns how many sessions there are.
 func (m *Machine) Sessions() int { return m.sessions.byClient.Len() }
 

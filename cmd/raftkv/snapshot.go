@@ -1,0 +1,316 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"raftkv/api"
+	"raftkv/kvclient"
+	"raftkv/kvservice"
+	"raftkv/kvservice/machine"
+)
+
+func snapshotCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "snapshot",
+		Short: "Cut logs short, save the store in a file, begin anew from one",
+	}
+	isGroup(cmd)
+	cmd.AddCommand(snapshotTakeCommand(), snapshotSaveCommand(), snapshotInspectCommand(), snapshotRestoreCommand())
+	return cmd
+}
+
+// taken is what one endpoint says to snapshot take.
+type taken struct {
+	Endpoint string
+	Snapshot *api.SnapshotResponse `json:",omitzero"` // nil if none was taken
+	Error    string                `json:",omitzero"`
+}
+
+func snapshotTakeCommand() *cobra.Command {
+	var f clientFlags
+	cmd := &cobra.Command{
+		Use:   "take",
+		Short: "Let every server take a snapshot, so that its log can be cut short",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			client, ctx, done, err := f.connect(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer done()
+			results := make([]taken, len(f.list()))
+			var wg sync.WaitGroup
+			for i, endpoint := range f.list() {
+				wg.Go(func() {
+					answer, err := client.TakeSnapshot(ctx, endpoint)
+					results[i] = taken{Endpoint: endpoint, Snapshot: answer}
+					if err != nil {
+						results[i].Error = oneLine(innermost(err).Error())
+					}
+				})
+			}
+			wg.Wait()
+			if err := f.printTaken(cmd.OutOrStdout(), results); err != nil {
+				return err
+			}
+			if !slices.ContainsFunc(results, func(t taken) bool { return t.Snapshot != nil }) {
+				return unavailable("no server has taken a snapshot; `raftkv status` shows the servers")
+			}
+			return nil
+		},
+	}
+	f.addTo(cmd)
+	return cmd
+}
+
+func (f *clientFlags) printTaken(out io.Writer, results []taken) error {
+	switch f.format {
+	case formatJSON:
+		return printJSON(out, struct{ Nodes []taken }{results})
+	case formatTable:
+		rows := [][]any{{"ENDPOINT", "INDEX", "BYTES", "MILLIS"}}
+		for _, t := range results {
+			if s := t.Snapshot; s != nil {
+				rows = append(rows, []any{t.Endpoint, s.Index, s.Bytes, s.Millis})
+			} else {
+				rows = append(rows, []any{t.Endpoint, "-", "-", t.Error})
+			}
+		}
+		return printTable(out, rows...)
+	}
+	for _, t := range results {
+		line := fmt.Sprintf("%s: no snapshot (%s)", t.Endpoint, t.Error)
+		if s := t.Snapshot; s != nil {
+			line = fmt.Sprintf("%s: snapshot of index %d, %d bytes in %d ms", t.Endpoint, s.Index, s.Bytes, s.Millis)
+		}
+		if _, err := fmt.Fprintln(out, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func snapshotSaveCommand() *cobra.Command {
+	var f clientFlags
+	var level string
+	cmd := &cobra.Command{
+		Use:   "save FILE",
+		Short: "Save the store in a file",
+		Long: `Save asks a server for its store and writes it to FILE, which holds every write
+that was acknowledged before. FILE is replaced when the whole of it has arrived.
+With --consistency stale any server will do, also one that is alone; among those
+that answer the one that has applied most is asked.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if l := api.Consistency(level); l != api.ConsistencyLinearizable && l != api.ConsistencyStale {
+				return refused("--consistency %q is no level for a snapshot; use linearizable or stale", level)
+			}
+			client, ctx, done, err := f.connect(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer done()
+			content, err := f.save(ctx, client, args[0], api.Consistency(level))
+			if err != nil {
+				return f.explain(cmd, err)
+			}
+			return f.printContent(cmd.OutOrStdout(), args[0], content)
+		},
+	}
+	f.addTo(cmd)
+	cmd.Flags().StringVar(&level, "consistency", string(api.ConsistencyLinearizable), "linearizable, or stale")
+	return cmd
+}
+
+// save asks one server after the other until one has sent its store.
+func (f *clientFlags) save(ctx context.Context, client *kvclient.KVClient, path string, level api.Consistency) (*content, error) {
+	views := askAll(ctx, client, f.list())
+	views = slices.DeleteFunc(views, func(v nodeView) bool { return v.Status == nil })
+	leader := leaderOf(views)
+	slices.SortStableFunc(views, func(a, b nodeView) int {
+		if level == api.ConsistencyLinearizable && (a.Status.ID == leader) != (b.Status.ID == leader) {
+			if a.Status.ID == leader {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Compare(b.Status.Applied, a.Status.Applied)
+	})
+	if len(views) == 0 {
+		return nil, unavailable("nothing was saved: no server answers at %s; check --endpoints and whether the servers run", f.endpoints)
+	}
+	var last error
+	for _, v := range views {
+		c, err := saveFrom(ctx, client, v.Endpoint, path, level)
+		var ready *failure
+		if err == nil || errors.As(err, &ready) {
+			return c, err
+		}
+		last = fmt.Errorf("%s: %w", v.Endpoint, err)
+	}
+	hint := "`raftkv status` shows the servers"
+	if level == api.ConsistencyLinearizable {
+		hint += "; without a majority only --consistency stale can save"
+	}
+	return nil, unavailable("nothing was saved (%s); %s", reason(last), hint)
+}
+
+// saveFrom writes beside path first: a file of that name is always whole.
+func saveFrom(ctx context.Context, client *kvclient.KVClient, endpoint, path string, level api.Consistency) (*content, error) {
+	temp := path + ".tmp"
+	file, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return nil, refused("cannot write: %v; choose another file", err)
+	}
+	defer os.Remove(temp)
+	err = client.SaveSnapshot(ctx, endpoint, level, file)
+	if err == nil {
+		if syncErr := file.Sync(); syncErr != nil {
+			err = refused("cannot write: %v; choose another file", syncErr)
+		}
+	}
+	if closeErr := file.Close(); err == nil && closeErr != nil {
+		err = refused("cannot write: %v; choose another file", closeErr)
+	}
+	if err != nil {
+		return nil, err
+	}
+	c, err := inspect(temp)
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(os.Rename(temp, path), syncDir(filepath.Dir(path))); err != nil {
+		return nil, refused("cannot write: %v; choose another file", err)
+	}
+	return c, nil
+}
+
+// content is what a snapshot file holds.
+type content struct {
+	kvservice.SnapshotHeader
+	Keys     int
+	Sessions int
+}
+
+// inspect reads a whole snapshot file, so that it is certain that it can be read.
+func inspect(path string) (*content, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	header, body, err := kvservice.ReadSnapshotFile(file)
+	if err != nil {
+		return nil, err
+	}
+	m, err := machine.ReadSnapshot(body)
+	if err != nil {
+		return nil, err
+	}
+	return &content{header, m.Keys(), m.Sessions()}, nil
+}
+
+func snapshotInspectCommand() *cobra.Command {
+	var f clientFlags
+	cmd := &cobra.Command{
+		Use:   "inspect FILE",
+		Short: "Say what a snapshot file holds, and whether it is whole",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := f.checkFormat(); err != nil {
+				return err
+			}
+			c, err := inspect(args[0])
+			if err != nil {
+				return f.explain(cmd, refused("cannot use %s: %v", args[0], err))
+			}
+			return f.printContent(cmd.OutOrStdout(), args[0], c)
+		},
+	}
+	f.addFormat(cmd)
+	return cmd
+}
+
+func (f *clientFlags) printContent(out io.Writer, path string, c *content) error {
+	switch f.format {
+	case formatJSON:
+		return printJSON(out, struct {
+			File string
+			*content
+		}{path, c})
+	case formatTable:
+		return printTable(out,
+			[]any{"FILE", "CLUSTER", "NAME", "SERVER", "INDEX", "TERM", "BYTES", "KEYS", "SESSIONS"},
+			[]any{path, c.Cluster, c.ClusterName, c.Server, c.Index, c.Term, c.Bytes, c.Keys, c.Sessions})
+	}
+	_, err := fmt.Fprintf(out, "%s: the store of cluster %s (%s) at index %d, by server %d: %d keys, %d sessions, %d bytes; %s\n",
+		path, c.Cluster, c.ClusterName, c.Index, c.Server, c.Keys, c.Sessions, c.Bytes, describeConfiguration(c.Configuration))
+	return err
+}
+
+// restoreFlags are the flags of snapshot restore.
+type restoreFlags struct {
+	id          uint64
+	data        string
+	raft        string
+	clusterName string
+}
+
+func snapshotRestoreCommand() *cobra.Command {
+	var f clientFlags
+	var r restoreFlags
+	cmd := &cobra.Command{
+		Use:   "restore FILE --data DIR --id N --raft ADDR",
+		Short: "Make a data directory from a snapshot file",
+		Long: `Restore makes the data directory of a new cluster of one server, which holds what
+FILE holds. Start it with raftkv serve, with the same --data, --id and --raft; add
+others with raftkv member add. The cluster has a new id, so servers of the old one
+are refused: it is another cluster with the same content.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := f.checkFormat(); err != nil {
+				return err
+			}
+			c, cluster, err := r.restore(args[0])
+			if err != nil {
+				return f.explain(cmd, err)
+			}
+			return f.printRestored(cmd.OutOrStdout(), r.data, cluster, c)
+		},
+	}
+	f.addFormat(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&r.data, "data", "", "the data directory to make")
+	flags.Uint64Var(&r.id, "id", 0, "the number of the server, from 1")
+	flags.StringVar(&r.raft, "raft", "127.0.0.1:9080", "its raft address, host:port")
+	flags.StringVar(&r.clusterName, "cluster-name", "", "a name for the new cluster; that of the old one if not given")
+	for _, name := range []string{"id", "data"} {
+		cmd.MarkFlagRequired(name)
+	}
+	return cmd
+}
+
+func (f *clientFlags) printRestored(out io.Writer, dir, cluster string, c *content) error {
+	switch f.format {
+	case formatJSON:
+		return printJSON(out, struct {
+			Data, Cluster  string
+			Index          uint64
+			Keys, Sessions int
+		}{dir, cluster, c.Index, c.Keys, c.Sessions})
+	case formatTable:
+		return printTable(out, []any{"DATA", "CLUSTER", "INDEX", "KEYS", "SESSIONS"}, []any{dir, cluster, c.Index, c.Keys, c.Sessions})
+	}
+	_, err := fmt.Fprintf(out, "OK: %s holds cluster %s with %d keys and %d sessions, as of index %d of cluster %s\n", dir, cluster, c.Keys, c.Sessions, c.Index, c.Cluster)
+	return err
+}
