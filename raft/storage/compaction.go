@@ -8,45 +8,39 @@ import (
 	"raftkv/raft"
 )
 
-// logSegment is a segment that the log still has. first says with which entry the
-// log would begin if this segment were the first one left: the lowest index that
-// it or a later one has written. Everything below stands in earlier segments
-// only; everything that stands there from it on has been overwritten.
+// logSegment is a segment that the log still has, with the lowest index of an entry
+// that was written to it. A server that reads from this segment on finds the log
+// from there, or from further back if a later segment has a lower one, which then
+// has overwritten the others:
 //
-//	log-1  1 2 3 4      first 1
-//	log-2  5 6 7        first 4: entry 4 was overwritten by log-3
-//	log-3  4 5 6 7 8    first 4
-//	log-4               first noEntry
+//	log-1  1 2 3 4      lowest 1
+//	log-2  5 6 7        lowest 5
+//	log-3  4 5 6 7 8    lowest 4: entries 4 to 7 were overwritten
+//	log-4               lowest noEntry
 //
-// So this one number per segment is all that has to be remembered, and Save costs
-// the same however long the log is.
+// So if the log up to 4 may be forgotten, log-1 and log-2 can go. One number per
+// segment is all that has to be remembered, and Save costs the same however long
+// the log is.
 type logSegment struct {
 	sequence uint64
-	first    raft.Index
+	lowest   raft.Index
 }
 
 const (
-	noEntry raft.Index = math.MaxUint64 // nothing is written from here on
+	noEntry raft.Index = math.MaxUint64 // none yet
 
-	// A Reset follows here, and says itself where the log begins.
+	// There is a Reset in this segment. It says itself where the log begins, and
+	// the log has nothing from earlier segments.
 	anyIndex raft.Index = 0
 )
 
-// logSegments are in order, so that first never falls.
+// logSegments are in order; the last one is written to.
 type logSegments []logSegment
 
-// wrote notes that entries from an index on were written to the last segment.
-func (l logSegments) wrote(first raft.Index) {
-	for i := len(l) - 1; i >= 0 && l[i].first > first; i-- {
-		l[i].first = first
-	}
-}
-
-// reset notes a Reset in the last segment. The log has nothing from earlier ones.
-func (l logSegments) reset() {
-	for i := range l {
-		l[i].first = anyIndex
-	}
+// wrote notes what is the lowest index of some entries that were written, or anyIndex.
+func (l logSegments) wrote(index raft.Index) {
+	last := &l[len(l)-1]
+	last.lowest = min(last.lowest, index)
 }
 
 // unneeded returns how many segments at the front can go if the log up to an
@@ -54,7 +48,7 @@ func (l logSegments) reset() {
 // to tell its term, so it must be one of those.
 func (l logSegments) unneeded(upTo raft.Index) (n int) {
 	for i := 1; i < len(l); i++ {
-		if l[i].first <= upTo {
+		if l[i].lowest <= upTo {
 			n = i
 		}
 	}

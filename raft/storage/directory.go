@@ -95,22 +95,28 @@ func firstStart(fsys FS, dir string, names []string, o Options) error {
 	if err := syncParents(fsys, dir); err != nil {
 		return err
 	}
-	store := o.NewStoreID()
+	return makeFiles(dir, o, o.NewStoreID(), nil)
+}
+
+// makeFiles makes all files of a new directory, with a first batch in its log.
+func makeFiles(dir string, o Options, store raft.StoreID, batch []byte) error {
 	first := segmentInfo{sequence: 1, firstBatch: 1, store: store}
-	if err := createSegment(fsys, dir, first, int64(o.SegmentBytes)); err != nil {
+	size := int64(max(o.SegmentBytes, segmentHeader+len(batch)))
+	if err := createSegment(o.FS, dir, first, size, batch); err != nil {
 		return err
 	}
-	if err := publishText(fsys, dir, peersTemp, peersName, encodePeers(store, nil)); err != nil {
+	if err := publishText(o.FS, dir, peersTemp, peersName, encodePeers(store, nil)); err != nil {
 		return err
 	}
-	return publishText(fsys, dir, identityTemp, identityName, o.Identity.encode(store))
+	return publishText(o.FS, dir, identityTemp, identityName, o.Identity.encode(store))
 }
 
 // checkUnfinished makes sure that a directory without an identity file holds
-// nothing that could be lost: no record, no peer, no snapshot.
+// nothing that could be lost: no record, no peer, no snapshot. (A snapshot that is
+// not finished is what a Restore that was cut short leaves.)
 func checkUnfinished(fsys FS, dir string, names []string) error {
 	missing := &CorruptError{filepath.Join(dir, identityName), 0, "it is missing, but the other files are in use"}
-	if len(snapshotIndexes(names)) > 0 {
+	if len(snapshotIndexes(names)) > 0 || slices.Contains(names, takenTemp) {
 		return missing
 	}
 	for _, sequence := range segmentSequences(names) {

@@ -13,7 +13,7 @@ import (
 	"raftkv/raft"
 )
 
-// Dump prints a data directory as text, a record a line. It only reads, and
+// Dump prints a data directory as text, a snapshot or a record a line. It only reads, and
 // takes no lock: what a running server is writing at this moment may look torn.
 // A nil fsys means OSFS.
 //
@@ -41,6 +41,7 @@ func Dump(out io.Writer, dir string, fsys FS) error {
 
 func dump(w *bufio.Writer, dir string, names []string, fsys FS) error {
 	store, err := dumpIdentity(w, dir, names, fsys)
+	dumpSnapshots(w, dir, names, fsys, store)
 	var shown string
 	title := func(file string) {
 		if file != shown {
@@ -57,9 +58,9 @@ func dump(w *bufio.Writer, dir string, names []string, fsys FS) error {
 		if log.torn != "" {
 			fmt.Fprintf(w, "%10d  torn tail: %s; the next start cuts it off\n", log.end, log.torn)
 		}
-		state := log.state
-		fmt.Fprintf(w, "term %d, vote %s, %d entries; the log ends at offset %d of %s\n",
-			state.CurrentTerm, voteText(state.VotedFor), len(state.Entries), log.end, seg.file)
+		if stateErr := dumpState(w, dir, names, fsys, store, &found{log: log, last: seg}); err == nil {
+			err = stateErr
+		}
 		return err
 	}
 	fmt.Fprintf(w, "DAMAGED: %v\n", logErr)
@@ -71,6 +72,64 @@ func dump(w *bufio.Writer, dir string, names []string, fsys FS) error {
 		err = logErr
 	}
 	return err
+}
+
+// dumpState prints what a server would start from.
+func dumpState(w *bufio.Writer, dir string, names []string, fsys FS, store raft.StoreID, f *found) error {
+	err := f.readSnapshots(fsys, dir, names, store)
+	if err == nil {
+		err = f.connect(dir)
+	}
+	if err != nil {
+		fmt.Fprintf(w, "DAMAGED: %v\n", err)
+		return err
+	}
+	state := f.log.state
+	if f.dropped {
+		fmt.Fprintf(w, "snapshot %d replaces the log; the next start writes a reset\n", state.Snapshot.Index)
+	}
+	fmt.Fprintf(w, "term %d, vote %s, ", state.CurrentTerm, voteText(state.VotedFor))
+	if state.Snapshot.Index != 0 {
+		fmt.Fprintf(w, "snapshot %d, ", state.Snapshot.Index)
+	}
+	fmt.Fprintf(w, "%d entries", len(state.Entries))
+	if state.Start.Index != 0 {
+		fmt.Fprintf(w, " behind index %d of term %d", state.Start.Index, state.Start.Term)
+	}
+	fmt.Fprintf(w, "; the log ends at offset %d of %s\n", f.log.end, f.last.file)
+	return nil
+}
+
+func dumpSnapshots(w *bufio.Writer, dir string, names []string, fsys FS, store raft.StoreID) {
+	for _, index := range snapshotIndexes(names) {
+		s, err := readSnapshotHeader(fsys, dir, index, store)
+		if err == nil {
+			err = s.verify(fsys)
+		}
+		if err != nil {
+			fmt.Fprintf(w, "DAMAGED: %v\n", err)
+			continue
+		}
+		fmt.Fprintf(w, "%s: up to entry %d of term %d, %d bytes, configuration of entry %d: %s\n",
+			s.file, s.Index, s.Term, s.Size, s.ConfigurationIndex, configurationText(s.Configuration))
+	}
+}
+
+func configurationText(c raft.Configuration) string {
+	text := fmt.Sprint("voters ", c.Voters)
+	if c.Joint() {
+		text += fmt.Sprint(" and of before ", c.OldVoters)
+	}
+	if len(c.Learners) > 0 {
+		text += fmt.Sprint(", learners ", c.Learners)
+	}
+	for _, a := range c.Addresses {
+		text += fmt.Sprintf(", %d=%s", a.ID, a.Addr)
+		if a.Since != 0 {
+			text += fmt.Sprint(" since ", a.Since)
+		}
+	}
+	return text
 }
 
 // dumpIdentity prints the two text files and returns the store id. If the
@@ -138,6 +197,11 @@ func dumpRecord(w *bufio.Writer, at int, r record) {
 		term := binary.LittleEndian.Uint64(r.payload)
 		vote := raft.ServerID(binary.LittleEndian.Uint64(r.payload[8:]))
 		fmt.Fprintf(w, "term %d, vote %s\n", term, voteText(vote))
+	case r.kind == recordReset && len(r.payload) == resetPayload:
+		fmt.Fprintf(w, "  reset: the log begins behind index %d of term %d\n", index, binary.LittleEndian.Uint64(r.payload[8:]))
+	case r.kind == recordEntry && err == nil && e.Kind == raft.EntryConfiguration:
+		c, _ := raft.DecodeConfiguration(e.Command) // decodeEntry has checked it
+		fmt.Fprintf(w, "  %d: term %d, configuration: %s\n", index, e.Term, configurationText(c))
 	case r.kind == recordEntry && err == nil && e.Kind == raft.EntryEmpty:
 		fmt.Fprintf(w, "  %d: term %d, empty\n", index, e.Term)
 	case r.kind == recordEntry && err == nil:

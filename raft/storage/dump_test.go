@@ -84,3 +84,40 @@ func TestDumpOfWhatIsNoDataDirectory(t *testing.T) {
 	require.NoError(t, disk.Mkdir(dir))
 	require.ErrorIs(t, storage.Dump(&strings.Builder{}, dir, disk), storage.ErrNotDataDir)
 }
+
+func TestDumpOfSnapshots(t *testing.T) {
+	disk := newDisk(1)
+	s := open(t, disk)
+	save(t, s, saveAt(2, 1, raft.LogEntry{Term: 2, Kind: raft.EntryConfiguration, Command: twoServers.AppendTo(nil)}))
+	require.NoError(t, receiving(8, 2).do(s))
+	dump := func() string {
+		var out strings.Builder
+		require.NoError(t, storage.Dump(&out, dir, disk))
+		_, after, _ := strings.Cut(out.String(), "\n") // the line of the identity
+		return after
+	}
+	snapshot := snapshotFile(8) + `: up to entry 8 of term 2, 700 bytes, configuration of entry 4: voters [1 2] and of before [1], learners [5], 1=a:1, 2=b:2 since 3
+`
+	log := segmentFile(1) + `:
+        64  batch 1  term 2, vote server 1
+       112  batch 1    1: term 2, configuration: voters [1 2] and of before [1], learners [5], 1=a:1, 2=b:2 since 3
+`
+	require.Equal(t, snapshot+log+`snapshot 8 replaces the log; the next start writes a reset
+term 2, vote server 1, snapshot 8, 0 entries behind index 8 of term 2; the log ends at offset 184 of `+segmentFile(1)+`
+`, dump())
+	save(t, s, raft.Save{CurrentTerm: 2, Reset: raft.LogPosition{Index: 8, Term: 2}, FirstIndex: 9, Entries: entries(2, 1, 8)})
+	require.Equal(t, snapshot+log+`       184  batch 2  term 2, vote nobody
+       232  batch 2    reset: the log begins behind index 8 of term 2
+       280  batch 2    9: term 2, 8 bytes "term 2, "
+term 2, vote nobody, snapshot 8, 1 entries behind index 8 of term 2; the log ends at offset 344 of `+segmentFile(1)+`
+`, dump())
+
+	disk.BitFlip(snapshotFile(8), 500)
+	var out strings.Builder
+	err := storage.Dump(&out, dir, disk)
+	disk.Kill()
+	_, refused := storage.Open(dir, options(disk))
+	require.EqualError(t, refused, err.Error())
+	require.Contains(t, out.String(), "DAMAGED: "+err.Error())
+	require.Contains(t, out.String(), `9: term 2, 8 bytes "term 2, "`)
+}

@@ -81,19 +81,8 @@ var _ Storage = (*FileStorage)(nil)
 // identity that no server can have; or with the error of the file system. Each
 // is one line that says what to do or where to look.
 func Open(dir string, o Options) (*FileStorage, error) {
-	if o.FS == nil {
-		o.FS = OSFS{}
-	}
-	if o.SegmentBytes == 0 {
-		o.SegmentBytes = defaultSegmentBytes
-	}
-	if o.SegmentBytes < segmentHeader || o.SegmentBytes > maxSegmentBytes {
-		return nil, fmt.Errorf("%w: segments of %d bytes; they must have %d to %d", raft.ErrConfig, o.SegmentBytes, segmentHeader, maxSegmentBytes)
-	}
-	if o.NewStoreID == nil {
-		o.NewStoreID = randomStoreID
-	}
-	if err := o.Identity.check(); err != nil {
+	o, err := o.withDefaults()
+	if err != nil {
 		return nil, err
 	}
 	// Before the lock, because the lock makes a file.
@@ -119,6 +108,23 @@ func Open(dir string, o Options) (*FileStorage, error) {
 		return nil, errors.Join(err, lock.Close())
 	}
 	return s, nil
+}
+
+// withDefaults fills in what was left out, and checks the rest.
+func (o Options) withDefaults() (Options, error) {
+	if o.FS == nil {
+		o.FS = OSFS{}
+	}
+	if o.SegmentBytes == 0 {
+		o.SegmentBytes = defaultSegmentBytes
+	}
+	if o.SegmentBytes < segmentHeader || o.SegmentBytes > maxSegmentBytes {
+		return o, fmt.Errorf("%w: segments of %d bytes; they must have %d to %d", raft.ErrConfig, o.SegmentBytes, segmentHeader, maxSegmentBytes)
+	}
+	if o.NewStoreID == nil {
+		o.NewStoreID = randomStoreID
+	}
+	return o, o.Identity.check()
 }
 
 // randomStoreID never fails: crypto/rand ends the program if there is no randomness.
@@ -278,7 +284,7 @@ func (s *FileStorage) write(save raft.Save) error {
 	s.batch = w.number
 	if save.Reset.Index != 0 {
 		s.start, s.last = save.Reset.Index, save.Reset.Index
-		s.segments.reset()
+		s.segments.wrote(anyIndex)
 	}
 	if save.FirstIndex != 0 {
 		s.last = save.FirstIndex + raft.Index(len(save.Entries)) - 1
@@ -307,7 +313,7 @@ func (s *FileStorage) append(batch []byte) error {
 func (s *FileStorage) beginSegment(batchBytes int) error {
 	next := segmentInfo{sequence: s.segments[len(s.segments)-1].sequence + 1, firstBatch: s.batch + 1, store: s.store}
 	size := int64(max(s.segmentBytes, segmentHeader+batchBytes))
-	if err := createSegment(s.fs, s.dir, next, size); err != nil {
+	if err := createSegment(s.fs, s.dir, next, size, nil); err != nil {
 		return err
 	}
 	file, err := s.fs.OpenWrite(filepath.Join(s.dir, segmentName(next.sequence)))

@@ -89,13 +89,15 @@ func (m *MapStorage) Save(s raft.Save) error {
 func (m *MapStorage) Receive(c raft.Chunk) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	begun := m.receiving
 	if c.Offset == 0 {
-		m.receiving = memorySnapshot{Snapshot: c.Snapshot}
+		begun = memorySnapshot{Snapshot: c.Snapshot}
 	}
-	if err := checkChunk(c, m.receiving.Snapshot, uint64(len(m.receiving.data))); err != nil {
+	if err := checkChunk(c, begun.Snapshot, uint64(len(begun.data))); err != nil {
 		return err
 	}
-	m.receiving.data = append(m.receiving.data, c.Data...)
+	begun.data = append(begun.data, c.Data...)
+	m.receiving = begun
 	if !c.Last() {
 		return nil
 	}

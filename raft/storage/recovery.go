@@ -211,7 +211,7 @@ func (r *replay) acceptReset(payload []byte) (nonsense string) {
 		Term:  raft.Term(binary.LittleEndian.Uint64(payload[8:])),
 	}
 	r.state.Entries, r.headless = nil, false
-	r.segments.reset()
+	r.segments.wrote(anyIndex)
 	return ""
 }
 

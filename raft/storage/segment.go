@@ -90,14 +90,16 @@ func newerVersion(path string, version uint64) error {
 	return fmt.Errorf("%s %w (format %d; this program knows formats up to %d)", path, ErrNewerVersion, version, formatVersion)
 }
 
-// createSegment makes a segment of the given size, durable with its name.
-func createSegment(fsys FS, dir string, info segmentInfo, size int64) error {
+// createSegment makes a segment of the given size, durable with its name. It
+// begins with batch, which may be empty.
+func createSegment(fsys FS, dir string, info segmentInfo, size int64, batch []byte) error {
 	return publish(fsys, dir, segmentTemp, segmentName(info.sequence), func(f File) error {
-		if _, err := f.WriteAt(info.encode(), 0); err != nil {
+		begin := append(info.encode(), batch...)
+		if _, err := f.WriteAt(begin, 0); err != nil {
 			return err
 		}
 		zeros := make([]byte, min(size, 1<<20))
-		for at := int64(segmentHeader); at < size; at += int64(len(zeros)) {
+		for at := int64(len(begin)); at < size; at += int64(len(zeros)) {
 			if _, err := f.WriteAt(zeros[:min(int64(len(zeros)), size-at)], at); err != nil {
 				return err
 			}

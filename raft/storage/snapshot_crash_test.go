@@ -3,6 +3,7 @@ package storage_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"syscall"
 	"testing"
@@ -219,7 +220,7 @@ func TestDeathAtEveryOperationOfALife(t *testing.T) {
 // PE-05 for snapshots: what fails while a snapshot is taken fails the snapshot
 // alone, unless it is the publication; everything else ends the storage.
 func TestFailureOfEveryOperationOfALife(t *testing.T) {
-	wentOn, ended := map[string]int{}, map[string]int{}
+	wentOn, ended, unnoticed := map[string]int{}, map[string]int{}, map[int]bool{}
 	atEveryOperationOf(t, life, 4, func(t *testing.T, disk *simdisk.Disk, n int) {
 		disk.FailAfter(n, errDisk)
 		var w twin
@@ -229,6 +230,7 @@ func TestFailureOfEveryOperationOfALife(t *testing.T) {
 			recoverAndLive(t, disk, []twin{w})
 			return
 		}
+		noticed := false
 		for _, p := range life {
 			err := p.do(s)
 			if err == nil {
@@ -236,15 +238,15 @@ func TestFailureOfEveryOperationOfALife(t *testing.T) {
 				continue
 			}
 			require.ErrorIs(t, err, errDisk)
-			if again := s.Save(raft.Save{CurrentTerm: max(w.term, 1), VotedFor: w.vote}); again == nil {
+			noticed = true
+			if s.Save(raft.Save{CurrentTerm: max(w.term, 1), VotedFor: w.vote}) == nil {
 				require.Equal(t, "take", p.name)
 				wentOn[p.name]++
 				require.NoError(t, p.do(s), "the next attempt may succeed")
 				w = p.done(w)
 				continue
-			} else {
-				require.Equal(t, err, again)
 			}
+			require.Equal(t, err, s.Save(raft.Save{CurrentTerm: 99}))
 			ended[p.name]++
 			require.Equal(t, err, s.Receive(raft.Chunk{Snapshot: snapshotOf(99, 9, nil)}))
 			require.Equal(t, err, s.Compact(1))
@@ -255,9 +257,12 @@ func TestFailureOfEveryOperationOfALife(t *testing.T) {
 			recoverAndLive(t, disk, p.outcomes(w))
 			return
 		}
+		unnoticed[n] = !noticed
 		disk.Crash()
 		recoverAndLive(t, disk, []twin{w})
 	})
+	maps.DeleteFunc(unnoticed, func(_ int, yes bool) bool { return !yes })
+	require.Len(t, unnoticed, 1, "only the sync of the root, which the first start has not made")
 	for _, name := range []string{"save", "take", "receive", "compact"} {
 		require.NotZero(t, ended[name], name)
 	}

@@ -2,13 +2,17 @@ package storage_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
 	"path/filepath"
 	"reflect"
+	"slices"
+	"sync"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"raftkv/raft"
@@ -126,4 +130,288 @@ func TestTakenAndReceivedSnapshotsCanBeRead(t *testing.T) {
 			require.Len(t, state.Entries, 20)
 		}
 	})
+}
+
+// SN-04: a snapshot that takes long must not replace one that came meanwhile.
+func TestOlderSnapshotNeverReplacesANewerOne(t *testing.T) {
+	both(t, func(t *testing.T, s storage.Storage) {
+		save(t, s, saveAt(2, 1, entries(2, 10, 30)...))
+		slow, err := s.CreateSnapshot(raft.Snapshot{Index: 10, Term: 2, Configuration: twoServers})
+		require.NoError(t, err)
+		_, err = slow.Write(stateAt(10, 500))
+		require.NoError(t, err)
+
+		newer := snapshotOf(20, 2, stateAt(20, 700))
+		require.NoError(t, receive(s, newer, stateAt(20, 700)))
+		save(t, s, raft.Save{CurrentTerm: 2, Reset: raft.LogPosition{Index: 20, Term: 2}, FirstIndex: 21, Entries: entries(2, 2, 30)})
+		require.NoError(t, s.Compact(20))
+
+		_, err = slow.Commit()
+		require.ErrorIs(t, err, storage.ErrOlderSnapshot)
+		_, err = s.OpenSnapshot(10)
+		require.ErrorIs(t, err, storage.ErrNoSnapshot)
+		for _, late := range []raft.Index{10, 20} {
+			_, err = s.CreateSnapshot(raft.Snapshot{Index: late, Term: 2})
+			require.ErrorIs(t, err, storage.ErrOlderSnapshot)
+		}
+		// One that is received is as well as there: the newer stands for it.
+		require.NoError(t, receive(s, snapshotOf(15, 2, stateAt(15, 90)), stateAt(15, 90)))
+
+		state := load(t, s)
+		require.Equal(t, newer, state.Snapshot)
+		require.Equal(t, raft.LogPosition{Index: 20, Term: 2}, state.Start)
+		require.Len(t, state.Entries, 2)
+	})
+}
+
+func TestOneSnapshotIsTakenAtATime(t *testing.T) {
+	both(t, func(t *testing.T, s storage.Storage) {
+		save(t, s, saveAt(1, 1, entries(1, 10, 30)...))
+		first, err := s.CreateSnapshot(raft.Snapshot{Index: 3, Term: 1})
+		require.NoError(t, err)
+		_, err = s.CreateSnapshot(raft.Snapshot{Index: 4, Term: 1})
+		require.ErrorIs(t, err, storage.ErrSnapshotUnderWay)
+		require.NoError(t, receive(s, snapshotOf(5, 1, stateAt(5, 700)), stateAt(5, 700)), "receiving is another thing")
+
+		first.Abort()
+		first.Abort()
+		_, err = first.Commit()
+		require.ErrorIs(t, err, storage.ErrClosed)
+		require.NoError(t, take(s, snapshotOf(6, 1, stateAt(6, 700)), stateAt(6, 700)))
+		first.Abort()
+	})
+}
+
+// SN-07: parts come in order, and a first part begins anew, whatever came before.
+func TestPartsOfASnapshot(t *testing.T) {
+	both(t, func(t *testing.T, s storage.Storage) {
+		save(t, s, saveAt(1, 1, entries(1, 2, 30)...))
+		data := stateAt(9, 600)
+		snapshot := snapshotOf(9, 1, data)
+		part := func(from, to int) raft.Chunk {
+			return raft.Chunk{Snapshot: snapshot, Offset: uint64(from), Data: data[from:to]}
+		}
+		require.ErrorIs(t, s.Receive(part(200, 400)), storage.ErrBadChunk, "nothing has come")
+		require.NoError(t, s.Receive(part(0, 200)))
+		require.ErrorIs(t, s.Receive(part(100, 200)), storage.ErrBadChunk, "it has come")
+		require.ErrorIs(t, s.Receive(part(300, 400)), storage.ErrBadChunk, "a hole")
+		other := part(200, 400)
+		other.Snapshot.Checksum++
+		require.ErrorIs(t, s.Receive(other), storage.ErrBadChunk, "of another snapshot")
+		long := part(200, 600)
+		long.Data = append(long.Data[:400:400], 'x')
+		require.ErrorIs(t, s.Receive(long), storage.ErrBadChunk, "more than the whole")
+		require.ErrorIs(t, s.Receive(raft.Chunk{}), storage.ErrBadChunk, "of none")
+		require.NoError(t, s.Receive(part(200, 400)), "none of them has done anything")
+
+		require.NoError(t, s.Receive(part(0, 300)), "from the beginning")
+		wrong := part(300, 600)
+		wrong.Data = append([]byte{}, wrong.Data...)
+		wrong.Data[7] ^= 1
+		require.ErrorIs(t, s.Receive(wrong), storage.ErrDamagedSnapshot)
+		require.ErrorIs(t, s.Receive(part(300, 600)), storage.ErrBadChunk, "it was dropped")
+		require.Zero(t, load(t, s).Snapshot)
+		require.NoError(t, receive(s, snapshot, data))
+		require.Equal(t, snapshot, load(t, s).Snapshot)
+	})
+}
+
+// A Reset is one more thing that a Save can say; nothing is left of before.
+func TestReset(t *testing.T) {
+	both(t, func(t *testing.T, s storage.Storage) {
+		save(t, s, saveAt(2, 1, entries(2, 12, 30)...))
+		to := raft.LogPosition{Index: 9, Term: 3}
+		require.ErrorIs(t, s.Save(raft.Save{CurrentTerm: 3, Reset: to}), storage.ErrBadSave, "no snapshot stands for the log")
+		require.NoError(t, receive(s, snapshotOf(9, 3, stateAt(9, 50)), stateAt(9, 50)))
+		for name, bad := range map[string]raft.Save{
+			"behind the snapshot":     {CurrentTerm: 3, Reset: raft.LogPosition{Index: 10, Term: 3}},
+			"entries before the log":  {CurrentTerm: 3, Reset: to, FirstIndex: 9, Entries: entries(3, 1, 20)},
+			"entries with a hole":     {CurrentTerm: 3, Reset: to, FirstIndex: 11, Entries: entries(3, 1, 20)},
+			"an end without an entry": {CurrentTerm: 3, Reset: to, FirstIndex: 10},
+		} {
+			require.ErrorIs(t, s.Save(bad), storage.ErrBadSave, name)
+		}
+		save(t, s, raft.Save{CurrentTerm: 3, VotedFor: 2, Reset: to})
+		require.ErrorIs(t, s.Save(saveAt(3, 9, command(3, "x"))), storage.ErrBadSave, "the log begins behind it")
+		save(t, s, saveAt(3, 10, command(3, "x"), command(3, "y")), saveAt(3, 11, command(3, "z")))
+		state := load(t, s)
+		require.Equal(t, to, state.Start)
+		require.Equal(t, []raft.LogEntry{command(3, "x"), command(3, "z")}, state.Entries)
+	})
+}
+
+// One Save is one batch, with a Reset or without.
+func TestResetIsOneWriteAndOneSync(t *testing.T) {
+	disk := newDisk(1)
+	s := open(t, disk)
+	save(t, s, saveAt(1, 1, entries(1, 2, 20)...))
+	require.NoError(t, receive(s, snapshotOf(9, 1, stateAt(9, 50)), stateAt(9, 50)))
+	before := disk.Counters().Ops
+	save(t, s, raft.Save{CurrentTerm: 1, Reset: raft.LogPosition{Index: 9, Term: 1}, FirstIndex: 10, Entries: entries(1, 2, 20)})
+	require.Equal(t, before+2, disk.Counters().Ops)
+}
+
+// What Compact leaves: two snapshots, the log from the older one on, and every
+// snapshot that may still be wanted.
+func TestCompactKeepsTwoWaysToStart(t *testing.T) {
+	both(t, func(t *testing.T, s storage.Storage) {
+		has := func(indexes ...raft.Index) {
+			t.Helper()
+			for index := raft.Index(1); index <= 60; index++ {
+				r, err := s.OpenSnapshot(index)
+				if slices.Contains(indexes, index) {
+					require.NoError(t, err, "snapshot %d", index)
+					require.NoError(t, r.Close())
+				} else {
+					require.ErrorIs(t, err, storage.ErrNoSnapshot, "snapshot %d", index)
+				}
+			}
+		}
+		put := func(index raft.Index) {
+			require.NoError(t, take(s, snapshotOf(index, 1, stateAt(index, 300)), stateAt(index, 300)))
+		}
+		for i := range 60 {
+			save(t, s, saveAt(1, raft.Index(i+1), entries(1, 1, 150)...))
+		}
+		put(10)
+		require.NoError(t, s.Compact(10))
+		require.Zero(t, load(t, s).Start, "with one snapshot the other way is the whole log")
+		put(20)
+		put(30)
+		put(40)
+		require.NoError(t, s.Compact(20))
+		has(20, 30, 40)
+		require.NoError(t, s.Compact(40))
+		has(30, 40)
+		state := load(t, s)
+		require.LessOrEqual(t, state.Start.Index, raft.Index(30))
+		require.Greater(t, state.Start.Index, raft.Index(20))
+		require.EqualValues(t, 60, state.Start.Index+raft.Index(len(state.Entries)))
+		require.NoError(t, s.Compact(40), "again")
+		has(30, 40)
+	})
+}
+
+// Memory and disk go with what is left, not with what was. The same Save is also
+// never a different one because something was compacted.
+func TestCompactFreesSegments(t *testing.T) {
+	disk := newDisk(1)
+	s := open(t, disk)
+	index := raft.Index(0)
+	most := 0
+	for range 40 {
+		for range 10 {
+			save(t, s, saveAt(1, index+1, entries(1, 3, 100)...))
+			index += 3
+		}
+		require.NoError(t, take(s, snapshotOf(index, 1, stateAt(index, 300)), stateAt(index, 300)))
+		require.NoError(t, s.Compact(index))
+		names, err := disk.ReadDir(dir)
+		require.NoError(t, err)
+		most = max(most, len(names))
+	}
+	require.Less(t, most, 20)
+	require.LessOrEqual(t, len(load(t, s).Entries), 40)
+}
+
+// A reader keeps its snapshot for as long as it reads, and Compact removes it later.
+func TestSnapshotIsReadWhileItIsCompacted(t *testing.T) {
+	both(t, func(t *testing.T, s storage.Storage) {
+		save(t, s, saveAt(1, 1, entries(1, 20, 30)...))
+		put := func(index raft.Index) {
+			require.NoError(t, take(s, snapshotOf(index, 1, stateAt(index, 2000)), stateAt(index, 2000)))
+		}
+		put(3)
+		r, err := s.OpenSnapshot(3)
+		require.NoError(t, err)
+		first := make([]byte, 700)
+		_, err = io.ReadFull(r, first)
+		require.NoError(t, err)
+		require.NoError(t, s.ReadSnapshot(snapshotOf(3, 1, stateAt(3, 2000)), 0, make([]byte, 10)))
+		put(6)
+		put(9)
+		require.NoError(t, s.Compact(9))
+		rest, err := io.ReadAll(r)
+		require.NoError(t, err)
+		require.Equal(t, stateAt(3, 2000), append(first, rest...))
+		require.NoError(t, r.Close())
+		require.NoError(t, r.Close())
+		require.NoError(t, s.Compact(9))
+		_, err = s.OpenSnapshot(3)
+		require.ErrorIs(t, err, storage.ErrNoSnapshot)
+		require.ErrorIs(t, s.ReadSnapshot(snapshotOf(3, 1, stateAt(3, 2000)), 0, make([]byte, 10)), storage.ErrNoSnapshot)
+	})
+}
+
+func TestSnapshotsAfterClose(t *testing.T) {
+	disk := newDisk(1)
+	s := open(t, disk)
+	save(t, s, saveAt(1, 1, entries(1, 20, 30)...))
+	w, err := s.CreateSnapshot(raft.Snapshot{Index: 5, Term: 1})
+	require.NoError(t, err)
+	require.NoError(t, s.Receive(raft.Chunk{Snapshot: snapshotOf(9, 1, stateAt(9, 50)), Data: stateAt(9, 20)}))
+	require.NoError(t, s.Close())
+	again := open(t, disk)
+	_, err = w.Write([]byte("x"))
+	require.NoError(t, err)
+	_, err = w.Commit()
+	require.ErrorIs(t, err, storage.ErrClosed)
+	require.NoError(t, take(again, snapshotOf(6, 1, stateAt(6, 50)), stateAt(6, 50)), "the new owner is not disturbed")
+	require.ErrorIs(t, s.Receive(raft.Chunk{}), storage.ErrClosed)
+	require.ErrorIs(t, s.Compact(1), storage.ErrClosed)
+	require.ErrorIs(t, s.ReadSnapshot(raft.Snapshot{}, 0, nil), storage.ErrClosed)
+	_, err = s.OpenSnapshot(6)
+	require.ErrorIs(t, err, storage.ErrClosed)
+}
+
+// Everything at once, for the race detector, and the point of it: Save goes on
+// while a snapshot is written, received and read.
+func TestManyGoroutines(t *testing.T) {
+	s, err := storage.Open(t.TempDir(), storage.Options{Identity: identity, SegmentBytes: segmentBytes})
+	require.NoError(t, err)
+	defer s.Close()
+	save(t, s, saveAt(1, 1, entries(1, 200, 20)...))
+	var all sync.WaitGroup
+	all.Go(func() {
+		for i := range 100 {
+			assert.NoError(t, s.Save(saveAt(1, raft.Index(201+i), entries(1, 1, 100)...)))
+		}
+	})
+	all.Go(func() {
+		for i := range 20 {
+			index := raft.Index(2 * (i + 1))
+			if err := take(s, snapshotOf(index, 1, stateAt(index, 3000)), stateAt(index, 3000)); !errors.Is(err, storage.ErrOlderSnapshot) {
+				assert.NoError(t, err)
+			}
+			assert.NoError(t, s.Compact(index))
+		}
+	})
+	all.Go(func() {
+		for i := range 20 {
+			index := raft.Index(2*i + 1)
+			assert.NoError(t, receive(s, snapshotOf(index, 1, stateAt(index, 3000)), stateAt(index, 3000)))
+			assert.NoError(t, s.Compact(index))
+		}
+	})
+	for range 2 {
+		all.Go(func() {
+			for i := range 400 {
+				index := raft.Index(i % 41)
+				b := make([]byte, 1000)
+				if err := s.ReadSnapshot(snapshotOf(index, 1, stateAt(index, 3000)), 1000, b); err == nil {
+					assert.Equal(t, stateAt(index, 3000)[1000:2000], b)
+				} else {
+					assert.ErrorIs(t, err, storage.ErrNoSnapshot)
+				}
+				if r, err := s.OpenSnapshot(index); err == nil {
+					data, err := io.ReadAll(r)
+					assert.NoError(t, err)
+					assert.Len(t, data, 3000)
+					assert.NoError(t, r.Close())
+				}
+			}
+		})
+	}
+	all.Wait()
+	require.EqualValues(t, 40, load(t, s).Snapshot.Index)
 }

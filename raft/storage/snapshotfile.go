@@ -219,20 +219,21 @@ func createSnapshotFile(fsys FS, path string, s raft.Snapshot, store raft.StoreI
 	}, nil
 }
 
-func (u *unfinishedSnapshot) write(b []byte) error {
+// Write adds to the data.
+func (u *unfinishedSnapshot) Write(b []byte) (int, error) {
 	if len(b) == 0 {
-		return nil
+		return 0, nil
 	}
-	if _, err := u.file.WriteAt(b, u.dataAt+int64(u.snapshot.Size)); err != nil {
-		return err
+	if n, err := u.file.WriteAt(b, u.dataAt+int64(u.snapshot.Size)); err != nil {
+		return n, err
 	}
 	u.snapshot.Size += uint64(len(b))
 	u.snapshot.Checksum = checksum(u.snapshot.Checksum).of(b)
 	if u.unsynced += len(b); u.unsynced < unsyncedBytes {
-		return nil
+		return len(b), nil
 	}
 	u.unsynced = 0
-	return u.file.Sync()
+	return len(b), u.file.Sync()
 }
 
 // finish makes the file complete and durable, under its temporary name.

@@ -103,7 +103,7 @@ func (s *FileStorage) Receive(c raft.Chunk) error {
 	if err := checkChunk(c, p.expected, next); err != nil {
 		return err
 	}
-	if err := p.received.write(c.Data); err != nil {
+	if _, err := p.received.Write(c.Data); err != nil {
 		return s.fail(err)
 	}
 	if !c.Last() {
@@ -190,7 +190,7 @@ func (w *snapshotWriter) Write(b []byte) (int, error) {
 
 func (w *snapshotWriter) flush() {
 	if w.err == nil {
-		w.err = w.file.write(w.buffer)
+		_, w.err = w.file.Write(w.buffer)
 	}
 	w.buffer = w.buffer[:0]
 }

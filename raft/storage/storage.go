@@ -98,6 +98,10 @@ var (
 	// data directory. Choose an empty one; nothing was changed.
 	ErrNotDataDir = errors.New("holds other files and is no raftkv data directory")
 
+	// ErrInUse reports a directory that Restore would have to write into. Choose an
+	// empty one; nothing was changed.
+	ErrInUse = errors.New("is not empty")
+
 	// ErrIdentity reports a data directory of another server or cluster, or one
 	// that was first started with another member list. Correct the flags or
 	// choose another directory; nothing was changed.
