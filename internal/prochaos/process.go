@@ -60,6 +60,9 @@ func (s *server) start() error {
 		defer close(s.exited)
 		lines := bufio.NewScanner(stdout)
 		for lines.Scan() {
+			if !strings.HasPrefix(lines.Text(), "serving: ") {
+				continue // what comes before it
+			}
 			select {
 			case serving <- lines.Text():
 			default:
@@ -72,7 +75,7 @@ func (s *server) start() error {
 	case line := <-serving:
 		// serving: server 1, clients at http://ADDR, servers at ADDR
 		fields := strings.Fields(strings.NewReplacer(",", "", "http://", "").Replace(line))
-		if len(fields) != 9 || fields[0] != "serving:" {
+		if len(fields) != 9 {
 			return fmt.Errorf("server %d said %q where it should have said where it serves", s.id, line)
 		}
 		s.http.lead(fields[5])

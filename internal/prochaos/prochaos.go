@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -80,6 +80,29 @@ func (r Report) String() string {
 // harm one leader serves again. The error is the first of these that does not
 // hold, or what went wrong in running it.
 func Run(ctx context.Context, config Config) (Report, error) {
+	r := newRun(config)
+	defer r.close()
+	if err := r.start(); err != nil {
+		return r.report, err
+	}
+	load := startLoad(r.endpoints(), r.config.Clients, r.config.Seed)
+	harmErr := r.harm(ctx)
+	r.heal()
+	load.stop()
+	checkErr := load.check(ctx, &r.report, r.endpoints())
+	return r.report, errors.Join(harmErr, checkErr, ctx.Err())
+}
+
+// run is a cluster under chaos.
+type run struct {
+	config  Config
+	random  *rand.Rand
+	servers []*server
+	report  Report
+	began   time.Time
+}
+
+func newRun(config Config) *run {
 	if config.Servers == 0 {
 		config.Servers = 3
 	}
@@ -98,53 +121,26 @@ func Run(ctx context.Context, config Config) (Report, error) {
 	if config.Log == nil {
 		config.Log = io.Discard
 	}
-	r := &run{
+	return &run{
 		config: config,
 		random: rand.New(rand.NewPCG(config.Seed, 1)),
 		report: Report{Faults: map[Fault]int{}},
 	}
-	defer r.close()
-	if err := r.start(); err != nil {
-		return r.report, err
-	}
-	load := startLoad(r.endpoints(), config.Clients, config.Seed)
-	harmErr := r.harm(ctx)
-	r.heal()
-	load.stop()
-	checkErr := load.check(ctx, &r.report, r.endpoints())
-	return r.report, errors.Join(harmErr, checkErr, ctx.Err())
-}
-
-// run is a cluster under chaos.
-type run struct {
-	config  Config
-	random  *rand.Rand
-	servers []*server // server i+1 at i
-	report  Report
-	began   time.Time
 }
 
 func (r *run) start() error {
 	r.began = time.Now()
 	var members []string
 	for i := range r.config.Servers {
-		s := &server{id: i + 1, binary: r.config.Binary, dir: filepath.Join(r.config.Dir, fmt.Sprint(i+1))}
+		s, err := r.newServer(i + 1)
+		if err != nil {
+			return err
+		}
 		r.servers = append(r.servers, s)
-		var err error
-		if s.raft, err = newProxy(true); err != nil {
-			return err
-		}
-		if s.http, err = newProxy(false); err != nil {
-			return err
-		}
 		members = append(members, fmt.Sprintf("%d=%s", s.id, s.raft.address()))
 	}
 	for _, s := range r.servers {
-		s.args = []string{
-			"serve", "--id", fmt.Sprint(s.id), "--data", filepath.Join(s.dir, "data"),
-			"--http", "127.0.0.1:0", "--raft", "127.0.0.1:0", "--cluster", strings.Join(members, ","),
-			"--election-timeout", r.config.ElectionTimeout.String(),
-		}
+		s.args = append(r.commonArgs(s), "--cluster", strings.Join(members, ","))
 		if err := s.start(); err != nil {
 			return err
 		}
@@ -199,7 +195,7 @@ func (r *run) harm(ctx context.Context) error {
 
 func (r *run) do(ctx context.Context, fault Fault) error {
 	victim := r.servers[r.random.IntN(len(r.servers))]
-	other := r.servers[(victim.id+r.random.IntN(len(r.servers)-1))%len(r.servers)]
+	other := r.servers[(slices.Index(r.servers, victim)+1+r.random.IntN(len(r.servers)-1))%len(r.servers)]
 	switch fault {
 	case KillLeader:
 		leader, err := r.leader(ctx)

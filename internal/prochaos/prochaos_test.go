@@ -26,14 +26,37 @@ func TestSystemAllKindsOfHarm(t *testing.T) {
 	chaos(t, AllFaults...)
 }
 
+// One server becomes three and five, three are replaced at once, the leader is
+// removed again and again until one is left: under load, and with leaders killed
+// in between.
+func TestSystemMembersComeAndGo(t *testing.T) {
+	defer leaktest.CheckTimeout(t, 10*time.Second)()
+	report, err := Journey(t.Context(), Config{
+		Binary: build(t),
+		Dir:    t.TempDir(),
+		Seed:   uint64(time.Now().UnixNano()),
+		Log:    t.Output(),
+	})
+	t.Log(report)
+	require.NoError(t, err)
+	require.NotZero(t, report.Applied)
+	require.Equal(t, 3, report.Kills)
+}
+
+// build makes the program under test.
+func build(t *testing.T) string {
+	binary := filepath.Join(t.TempDir(), "raftkv")
+	out, err := exec.Command("go", "build", "-o", binary, "raftkv/cmd/raftkv").CombinedOutput()
+	require.NoError(t, err, string(out))
+	return binary
+}
+
 func chaos(t *testing.T, faults ...Fault) {
 	if runtime.GOOS == "windows" {
 		t.Log("without the faults that need signals")
 	}
 	defer leaktest.CheckTimeout(t, 10*time.Second)()
-	binary := filepath.Join(t.TempDir(), "raftkv")
-	out, err := exec.Command("go", "build", "-o", binary, "raftkv/cmd/raftkv").CombinedOutput()
-	require.NoError(t, err, string(out))
+	binary := build(t)
 	dir := t.TempDir()
 	report, err := Run(t.Context(), Config{
 		Binary:   binary,
