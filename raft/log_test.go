@@ -117,7 +117,70 @@ func TestAppendAfterTwin(t *testing.T) {
 	}
 }
 
-// TestSearchTwins compares the binary searches with a walk along the log.
+// TestCompactedTwin: whatever was dropped from the beginning of a log, it answers
+// as the whole log does (SN-09), here in the hands of a follower and for every
+// place and length of what a leader may send.
+func TestCompactedTwin(t *testing.T) {
+	rng := seeded()
+	for range 100 {
+		terms := make([]Term, 1+rng.IntN(6))
+		term := Term(1)
+		for i := range terms {
+			term += Term(rng.IntN(2))
+			terms[i] = term
+		}
+		have, last := entries(terms...), Index(len(terms))
+		committed := Index(1 + rng.IntN(len(terms)))
+		// The leader has what is committed, and behind it something of its own.
+		theirs := append(slices.Clone(terms[:committed]), terms[committed:committed+Index(rng.IntN(int(last-committed)+1))]...)
+		for range rng.IntN(4) {
+			theirs = append(theirs, term+1)
+		}
+		sent := entries(theirs...)
+		for first := Index(0); first <= committed; first++ {
+			for prev := Index(0); prev <= Index(len(sent)); prev++ {
+				for n := Index(0); n <= Index(len(sent))-prev; n++ {
+					whole := follower(t, committed, have...)
+					cut := whole.Clone()
+					cut.log.compact(first)
+					require.Equal(t, last, cut.log.lastIndex())
+					l := newLog(LogPosition{}, sent)
+					prevTerm, _ := l.term(prev)
+					m := message(1, 2, AppendEntriesArgs{
+						Term: term + 1, LeaderID: 1, PrevLogIndex: prev, PrevLogTerm: prevTerm, Entries: sent[prev : prev+n], LeaderCommit: committed,
+					})
+					want, got := stepSaved(whole, m), stepSaved(cut, m)
+					for _, e := range []*Effects{&want, &got} {
+						reply := e.SendAfter[0].Body.(AppendEntriesReply)
+						if !reply.Success {
+							reply.ConflictIndex = max(reply.ConflictIndex, first+1) // that is where the logs agree
+						}
+						e.SendAfter[0].Body = reply
+					}
+					require.Equal(t, want, got, "%v, compacted up to %d; %v after %d", terms, first, theirs[prev:prev+n], prev)
+					require.Equal(t, whole.log.terms()[first:], cut.log.terms())
+					require.Equal(t, whole.commitIndex, cut.commitIndex)
+					require.Equal(t, whole.backlogBytes, cut.backlogBytes)
+				}
+			}
+		}
+	}
+}
+
+// TestCompactFreesMemory: what is left must not keep the memory of what is gone,
+// nor share it.
+func TestCompactFreesMemory(t *testing.T) {
+	l := newLog(LogPosition{}, entries(1, 1, 2, 2))
+	handed := l.slice(1, 4)
+	l.compact(2)
+	assert.Equal(t, []Term{1, 2, 2}, l.terms())
+	assert.Equal(t, Index(3), l.first)
+	l.entries[1].Term = 9
+	assert.Equal(t, entries(1, 1, 2, 2), handed)
+}
+
+// TestSearchTwins compares the binary searches with a walk along the log, all of
+// it or what is left of it.
 func TestSearchTwins(t *testing.T) {
 	rng := seeded()
 	for range 5_000 {
@@ -128,9 +191,10 @@ func TestSearchTwins(t *testing.T) {
 			terms[i] = term
 		}
 		l := newLog(LogPosition{}, entries(terms...))
-		for i := Index(1); i <= l.lastIndex(); i++ {
+		l.compact(Index(rng.IntN(len(terms) + 1)))
+		for i := l.first; i <= l.lastIndex(); i++ {
 			first := i
-			for first > 1 && terms[first-2] == terms[i-1] {
+			for first > l.first && terms[first-2] == terms[i-1] {
 				first--
 			}
 			require.Equal(t, first, l.firstOfTerm(i), "%v at %d", terms, i)
@@ -140,6 +204,9 @@ func TestSearchTwins(t *testing.T) {
 				last := min(limit, l.lastIndex())
 				for last > 0 && terms[last-1] != want {
 					last--
+				}
+				if last < l.first {
+					last = 0
 				}
 				require.Equal(t, last, l.lastOfTerm(want, limit), "term %d up to %d in %v", want, limit, terms)
 			}

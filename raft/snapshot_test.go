@@ -71,6 +71,7 @@ func TestInstall(t *testing.T) {
 			installed := cm.Step(SnapshotStored{s})
 			assert.Equal(t, Save{CurrentTerm: 4, Reset: LogPosition{3, 3}}, installed.Save)
 			assert.Equal(t, []CommitEntry{theSnapshot(s)}, installed.Commit)
+			assert.Equal(t, Index(3), cm.Status().SavedIndex, "the rest of the old log is nowhere")
 			cm.Step(Saved{Index: 3, Term: 4})
 			assert.Equal(t, Index(3), cm.commitIndex)
 			assert.Equal(t, Index(3), reply(t, stepSaved(cm, part(4, s, 0, 10))).MatchIndex, "nothing lacks any more")
