@@ -2,6 +2,7 @@ package raft
 
 import (
 	"encoding/hex"
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -18,6 +19,10 @@ func TestEncoding(t *testing.T) {
 		{LogEntry{Term: 0x0102030405060708, Command: []byte{0xff}}, "0807060504030201" + "00" + "ff"},
 		{LogEntry{Term: 2, Command: []byte{}}, "0200000000000000" + "00"},
 		{LogEntry{Term: 3, Kind: EntryEmpty}, "0300000000000000" + "01"},
+		{configurationEntry(4, Configuration{
+			Voters: []ServerID{1, 200}, OldVoters: []ServerID{1}, Learners: []ServerID{3},
+			Addresses: []Address{{1, "a:1", 0}, {200, "b:2", 7}},
+		}), "0400000000000000" + "02" + "0201c801" + "0101" + "0103" + "02" + "0100" + "03613a31" + "c80107" + "03623a32"},
 	} {
 		b := c.entry.AppendTo(nil)
 		assert.Equal(t, c.hex, hex.EncodeToString(b))
@@ -38,6 +43,8 @@ func TestDecodeEntryRefuses(t *testing.T) {
 		_, err := DecodeEntry(b)
 		assert.ErrorIs(t, err, ErrBadEntry, name)
 	}
+	_, err := DecodeEntry(LogEntry{Kind: EntryConfiguration, Command: []byte{1}}.AppendTo(nil))
+	assert.ErrorIs(t, err, ErrBadConfiguration)
 }
 
 // FuzzEntry: whatever decodes encodes to the same bytes, and appending to a
@@ -48,10 +55,12 @@ func FuzzEntry(f *testing.F) {
 	f.Add(LogEntry{Term: 1 << 63, Kind: EntryEmpty}.AppendTo(nil))
 	f.Add([]byte{0, 0, 0, 0, 0, 0, 0, 0, 1, 7})
 	f.Add([]byte{0, 0, 0, 0, 0, 0, 0, 0, 255})
+	f.Add(configurationEntry(1, NewConfiguration(1, 2)).AppendTo(nil))
+	f.Add([]byte{0, 0, 0, 0, 0, 0, 0, 0, 2, 1})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		e, err := DecodeEntry(b)
 		if err != nil {
-			require.ErrorIs(t, err, ErrBadEntry)
+			require.True(t, errors.Is(err, ErrBadEntry) || errors.Is(err, ErrBadConfiguration), err)
 			return
 		}
 		require.Equal(t, b, e.AppendTo(nil))

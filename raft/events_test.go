@@ -15,8 +15,11 @@ func (s *PersistentState) write(save Save) {
 		return
 	}
 	s.CurrentTerm, s.VotedFor = save.CurrentTerm, save.VotedFor
+	if save.Reset.Index != 0 {
+		s.Start, s.Entries = save.Reset, nil
+	}
 	if save.FirstIndex != 0 {
-		s.Entries = append(slices.Clone(s.Entries[:save.FirstIndex-1]), save.Entries...)
+		s.Entries = append(slices.Clone(s.Entries[:save.FirstIndex-s.Start.Index-1]), save.Entries...)
 	}
 }
 
@@ -32,14 +35,22 @@ func TestMergeEqualsTheSequence(t *testing.T) {
 			one.Entries = append(one.Entries, LogEntry{Term: 1, Command: []byte("old")})
 		}
 		all.Entries = slices.Clone(one.Entries)
-		var sent, sentAfter, committed, submitted int
+		var sent, sentAfter, committed, submitted, answered, received int
+		var compact Index
 
 		for step := range 1 + rng.IntN(6) {
 			var e Effects
 			if rng.IntN(3) > 0 {
 				e.Save = Save{CurrentTerm: Term(step + 1), VotedFor: ServerID(rng.IntN(3))}
+				begin := one.Start.Index
+				length := len(one.Entries)
+				if rng.IntN(4) == 0 { // a snapshot, and more may follow in the same batch
+					begin += Index(1 + rng.IntN(3))
+					length = 0
+					e.Save.Reset = LogPosition{begin, Term(step)}
+				}
 				if rng.IntN(3) > 0 {
-					e.Save.FirstIndex = Index(1 + rng.IntN(len(one.Entries)+1))
+					e.Save.FirstIndex = begin + Index(1+rng.IntN(length+1))
 					for n := range 1 + rng.IntN(3) {
 						e.Save.Entries = append(e.Save.Entries, LogEntry{Term: Term(step + 1), Command: fmt.Appendf(nil, "%d.%d", step, n)})
 					}
@@ -61,6 +72,18 @@ func TestMergeEqualsTheSequence(t *testing.T) {
 				submitted++
 				e.Submitted = append(e.Submitted, Submitted{FirstIndex: Index(submitted)})
 			}
+			for range rng.IntN(3) {
+				answered++
+				e.Answers = append(e.Answers, Answer{Request: RequestID(answered)})
+			}
+			for range rng.IntN(3) {
+				received++
+				e.Receive = append(e.Receive, Chunk{Offset: uint64(received)})
+			}
+			if rng.IntN(3) == 0 {
+				compact++
+				e.Compact = compact
+			}
 			for kind := range e.Timers {
 				if action := TimerAction(rng.IntN(3)); action != LeaveTimer {
 					e.Timers[kind] = TimerChange{action, TimerNumber(step)}
@@ -78,6 +101,15 @@ func TestMergeEqualsTheSequence(t *testing.T) {
 		require.Len(t, merged.SendAfter, sentAfter)
 		require.Len(t, merged.Commit, committed)
 		require.Len(t, merged.Submitted, submitted)
+		require.Len(t, merged.Answers, answered)
+		require.Len(t, merged.Receive, received)
+		require.Equal(t, compact, merged.Compact)
+		for i := range merged.Answers {
+			require.Equal(t, RequestID(i+1), merged.Answers[i].Request)
+		}
+		for i := range merged.Receive {
+			require.Equal(t, uint64(i+1), merged.Receive[i].Offset)
+		}
 		for i := range merged.Send {
 			require.Equal(t, Term(i+1), merged.Send[i].Term())
 		}
