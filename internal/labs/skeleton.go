@@ -78,15 +78,16 @@ func (l Lab) readme(names []string) []byte {
 		fmt.Fprintf(&b, "- `%s`\n", name)
 	}
 	fmt.Fprintf(&b, `
-    raftlab check                 # what is right and what is not yet, in stages
-    raftlab check --watch         # again whenever you save
-    raftlab hint %[1]s     # three levels: --level 2, --level 3
-    go test ./%[2]s/   # the tests that you can read and change
+    raftlab check                   # what is right and what is not yet, in stages
+    raftlab check --watch           # again whenever you save
+    raftlab check --html run.html   # and the runs that fail, as a page
+    raftlab hint %-18[1]s # three levels: --level 2, --level 3
+    go test ./%-20[2]s  # the tests that you can read and change
 
 You may change these files, and add functions and fields to them: %[3]s.
 They may import: %[4]s. Everything else is replaced by ours when your work is
 checked.
-`, l.Checks[0].ID, l.Dir, strings.Join(l.Files, ", "), strings.Join(l.Allowed, ", "))
+`, l.Checks[0].ID, l.Dir+"/", strings.Join(l.Files, ", "), strings.Join(l.Allowed, ", "))
 	return []byte(b.String())
 }
 

@@ -143,10 +143,17 @@ func conflictingTail(t *run.T) {
 		"server 1 has entries of terms 1 3 4 and is sent 3 4 4 4 for after index 1; now it has %v", s.log())
 
 	c := cluster(t, 5)
-	old := c.WaitForLeader()
+	old := c.CheckSingleLeader()
+	quiet(c)
 	c.Isolate(old)
 	lost := []*rafttest.Submission{old.Submit("x=1"), old.Submit("x=2"), old.Submit("x=3")}
-	c.Commit("y=1", "y=2")
+	c.WaitForLeader()
+	for _, command := range []string{"y=1", "y=2"} {
+		c.RunFor(time.Second)
+		quiet(c)
+		c.Commit(command)
+	}
+	quiet(c)
 	c.Heal()
 	c.WaitAllApplied("y=1", "y=2")
 	for _, sub := range lost {

@@ -255,9 +255,12 @@ func restored(t *run.T) {
 func leaderCrashes(t *run.T) {
 	c := cluster(t, 3)
 	old := c.WaitForLeader()
+	quiet(c)
 	c.Submit("x=1").WaitCommitted()
 	c.Crash(old)
-	c.WaitForLeader().Submit("x=2").WaitCommitted()
+	c.WaitForLeader()
+	quiet(c)
+	c.Submit("x=2").WaitCommitted()
 	c.Restart(old)
 	c.WaitApplied(old, "x=1", "x=2")
 
