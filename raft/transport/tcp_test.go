@@ -57,6 +57,7 @@ func TestListenReportsWhatCannotWork(t *testing.T) {
 		"peer 0":         {Config{ID: 1, Deliver: deliver, Peers: map[raft.ServerID]string{0: "127.0.0.1:1"}}, "means nobody"},
 		"peer's address": {Config{ID: 1, Deliver: deliver, Peers: map[raft.ServerID]string{2: "127.0.0.1"}}, "not host:port"},
 		"long address":   {Config{ID: 1, Deliver: deliver, HTTPAddr: string(make([]byte, 256))}, "at most 255"},
+		"long peer addr": {Config{ID: 1, Deliver: deliver, AdvertiseAddr: string(make([]byte, 256))}, "advertised address has 256 bytes"},
 		"huge frames":    {Config{ID: 1, Deliver: deliver, MaxFrameBytes: math.MaxInt32}, "at most 1 GiB"},
 	} {
 		t.Run(name, func(t *testing.T) {
