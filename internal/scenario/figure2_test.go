@@ -17,7 +17,7 @@ import (
 )
 
 var (
-	breaks = flag.String("breaks", "figure8.txt", "whose breaks in docs/figure2.md TestBreaks tries out: a story, or all (some two minutes)")
+	breaks = flag.String("breaks", "figure8.txt", "whose breaks in docs/figure2.md TestBreaks tries out: a story, or all (some five minutes)")
 	update = flag.Bool("update", false, "let TestBreaks write the lines that turn red into docs/figure2.md")
 )
 
