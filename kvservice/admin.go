@@ -81,7 +81,6 @@ func (s *KVService) serveSnapshot(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	header := SnapshotHeader{
-		Format:        snapshotFormat,
 		Cluster:       fmt.Sprintf("%016x", uint64(s.config.Cluster)),
 		ClusterName:   s.config.ClusterName,
 		Server:        uint64(s.config.ID),
@@ -90,7 +89,7 @@ func (s *KVService) serveSnapshot(w http.ResponseWriter, req *http.Request) {
 		Configuration: configurationOf(at.configuration, at.configurationIndex),
 	}
 	w.Header().Set("Content-Type", "application/octet-stream")
-	if writeSnapshotFile(stallingWriter{w, http.NewResponseController(w)}, header, state.WriteSnapshot) != nil {
+	if WriteSnapshotFile(stallingWriter{w, http.NewResponseController(w)}, header, state.WriteSnapshot) != nil {
 		// The answer has begun already. A connection that breaks is how the client
 		// learns that this is not all of it.
 		panic(http.ErrAbortHandler)

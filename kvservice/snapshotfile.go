@@ -24,15 +24,15 @@ const maxSnapshotHeader = 1 << 20 // bytes; a configuration of thousands fits
 
 // SnapshotHeader says what a snapshot file holds and where it is from.
 type SnapshotHeader struct {
-	Format        string // snapshotFormat
+	Format        string // WriteSnapshotFile sets it
 	Cluster       string // 16 hexadecimal digits
 	ClusterName   string
 	Server        uint64 // who took it
 	Index         uint64 // the last entry of the log that it covers
 	Term          uint64 // of that entry
 	Configuration api.Configuration
-	Bytes         uint64 // of the snapshot, behind the header
-	CRC32C        uint32 // of these bytes
+	Bytes         uint64 // of the snapshot, behind the header; WriteSnapshotFile counts them
+	CRC32C        uint32 // of these bytes; likewise
 }
 
 // Errors of a snapshot file.
@@ -44,15 +44,16 @@ var (
 	ErrDamagedSnapshotFile = errors.New("the snapshot file is damaged or was cut short")
 )
 
-// writeSnapshotFile writes a snapshot file. The snapshot is written twice, first
-// to learn its size and checksum for the header; it must be the same each time.
-func writeSnapshotFile(w io.Writer, h SnapshotHeader, snapshot func(io.Writer) error) error {
+// WriteSnapshotFile writes a snapshot file to w. The snapshot is written twice,
+// first to learn its size and checksum for the header; it must be the same each
+// time. The error is w's or the snapshot's.
+func WriteSnapshotFile(w io.Writer, h SnapshotHeader, snapshot func(io.Writer) error) error {
 	sum := crc32.New(castagnoli)
 	var size counter
 	if err := snapshot(io.MultiWriter(sum, &size)); err != nil {
 		return err
 	}
-	h.Bytes, h.CRC32C = uint64(size), sum.Sum32()
+	h.Format, h.Bytes, h.CRC32C = snapshotFormat, uint64(size), sum.Sum32()
 	line, err := json.Marshal(h)
 	if err != nil {
 		return err

@@ -19,7 +19,7 @@ func snapshotFile(t *testing.T, body string) (SnapshotHeader, []byte) {
 		Configuration: api.Configuration{Index: 5, Voters: []uint64{1, 2}, Learners: []uint64{4}},
 	}
 	var file bytes.Buffer
-	require.NoError(t, writeSnapshotFile(&file, h, func(w io.Writer) error {
+	require.NoError(t, WriteSnapshotFile(&file, h, func(w io.Writer) error {
 		_, err := io.WriteString(w, body)
 		return err
 	}))

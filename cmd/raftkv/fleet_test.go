@@ -417,3 +417,93 @@ func TestSystemLevelsOfGet(t *testing.T) {
 	f.refuses(4, "cannot read", "get", "k", "--timeout", "1s")
 	f.eventually("a stale answer", func() bool { return f.run("get", "k", "--consistency", "stale").stdout == "v\n" })
 }
+
+// The store comes back from a file: with every write that was acknowledged, with
+// its sessions, and as another cluster.
+func TestSystemSnapshotSaveAndRestore(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, 4)
+	f.begin(3)
+	f.must("append", "log", "a")
+	f.must("put", "k", "v")
+	require.Equal(t, 3, strings.Count(f.must("snapshot", "take"), ": snapshot of index "))
+	f.must("append", "log", "b")
+	saved := f.must("snapshot", "save", "store.snap")
+	require.Regexp(t, `^store\.snap: the store of cluster [0-9a-f]{16} \(raftkv\) at index \d+, by server \d: 2 keys, 1 sessions, \d+ bytes; voters 1, 2, 3\n$`, saved)
+	require.Equal(t, saved, f.must("snapshot", "inspect", "store.snap"))
+	require.NoFileExists(t, f.path("store.snap.tmp"))
+	var inspected map[string]any
+	require.NoError(t, json.Unmarshal([]byte(f.must("snapshot", "inspect", "store.snap", "-w", "json")), &inspected))
+	require.EqualValues(t, 2, inspected["Keys"])
+
+	f.refuses(1, "is no level for a snapshot", "snapshot", "save", "x", "--consistency", "log")
+	f.refuses(1, "cannot use nothing", "snapshot", "inspect", "nothing")
+	f.refuses(1, "is not empty: nothing was restored", "snapshot", "restore", "store.snap", "--data", "node-1", "--id", "1")
+	f.refuses(1, "in use by another process", "snapshot", "save", "x", "--data", "node-1")
+	f.refuses(1, "is no data directory", "snapshot", "save", "x", "--data", "elsewhere")
+	file, err := os.ReadFile(f.path("store.snap"))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(f.path("cut.snap"), file[:len(file)-1], 0o600))
+	f.refuses(1, "is damaged or was cut short", "snapshot", "restore", "cut.snap", "--data", "node-4", "--id", "4", "--raft", f.raft(4))
+	require.NoDirExists(t, f.path("node-4"))
+	require.NoDirExists(t, f.path("node-4.restoring"))
+
+	// A new cluster of one, which others can join, while the old one still runs.
+	require.Regexp(t, `^OK: node-4 holds cluster [0-9a-f]{16} with 2 keys and 1 sessions, as of index \d+ of cluster`,
+		f.must("snapshot", "restore", "store.snap", "--data", "node-4", "--id", "4", "--raft", f.raft(4)))
+	f.start(4)
+	f.must("append", "log", "c") // on the old one
+	f.knows(4)
+	require.Equal(t, "ab\n", f.must("get", "log"))
+	require.Equal(t, "v\n", f.must("get", "k"))
+	f.must("append", "log", "x")
+	f.kill(3)
+	f.wipe(3)
+	f.start(3, "--join", f.http(4))
+	require.Equal(t, "OK: voters 3, 4\n", f.must("member", "add", "3="+f.raft(3)))
+	f.knows(3)
+	require.Equal(t, "abx\n", f.must("get", "log"))
+	f.knows(1, 2)
+	require.Equal(t, "abc\n", f.must("get", "log"))
+}
+
+// A server that does not run, and nobody to tell it what is committed: its
+// directory holds what was acknowledged, behind a snapshot as well.
+func TestSystemSnapshotSaveFromADirectory(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, 2)
+	f.begin(1)
+	f.must("append", "log", "a")
+	f.must("snapshot", "take")
+	f.must("append", "log", "b")
+	f.kill(1)
+	require.Contains(t, f.must("snapshot", "save", "rescue.snap", "--data", "node-1"), "1 keys, 1 sessions")
+	f.must("snapshot", "restore", "rescue.snap", "--data", "node-2", "--id", "2", "--raft", f.raft(2))
+	f.start(2)
+	f.knows(2)
+	require.Equal(t, "ab\n", f.must("get", "log"))
+	f.must("append", "log", "c")
+	f.kill(2)
+	f.start(2)
+	require.Equal(t, "abc\n", f.must("get", "log"))
+}
+
+// Interrupted while it waits, the command says how far it has come; the same
+// command goes on from there.
+func TestSystemMemberAddInterrupted(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, 2)
+	f.begin(1)
+	cmd := f.command("member", "add", "2="+f.raft(2))
+	stderr := &lockedBuffer{}
+	cmd.Stderr = stderr
+	require.NoError(t, cmd.Start())
+	f.eventually("it waits", func() bool { return strings.Contains(stderr.String(), "waiting: server 2 has got nothing yet") })
+	cmd.Process.Signal(os.Interrupt)
+	cmd.Wait()
+	require.Equal(t, 4, cmd.ProcessState.ExitCode(), stderr)
+	require.Regexp(t, `\nraftkv: (interrupted: server 2|[^\n]*\(interrupted)[^\n]*\n$`, stderr.String())
+	f.start(2, "--join", f.http(1))
+	require.Contains(t, f.running[2].output.String(), "joining: server 2 is a member of cluster")
+	require.Equal(t, "OK: voters 1, 2\n", f.must("member", "add", "2="+f.raft(2)))
+}

@@ -19,7 +19,8 @@
 //	status.go       status
 //	member.go       member list, add, promote, demote, remove, replace
 //	leader.go       leader transfer
-//	snapshot.go     snapshot take, save, inspect; restore.go: snapshot restore
+//	snapshot.go     snapshot take, save, inspect
+//	restore.go      snapshot restore; rescue.go: snapshot save from a directory
 //	serve.go        serve; join.go: a server that is to be added to a running cluster
 //	demo.go         demo: what is typed and what is shown
 //	children.go     the demo's child processes; process_*.go, pause_unix.go: per system

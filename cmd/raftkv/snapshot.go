@@ -102,18 +102,31 @@ func (f *clientFlags) printTaken(out io.Writer, results []taken) error {
 
 func snapshotSaveCommand() *cobra.Command {
 	var f clientFlags
-	var level string
+	var level, data string
 	cmd := &cobra.Command{
 		Use:   "save FILE",
 		Short: "Save the store in a file",
 		Long: `Save asks a server for its store and writes it to FILE, which holds every write
 that was acknowledged before. FILE is replaced when the whole of it has arrived.
 With --consistency stale any server will do, also one that is alone; among those
-that answer the one that has applied most is asked.`,
+that answer the one that has applied most is asked.
+
+With --data it saves what the data directory of a server holds that does not run:
+its whole log, with last entries that perhaps were never committed.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if l := api.Consistency(level); l != api.ConsistencyLinearizable && l != api.ConsistencyStale {
 				return refused("--consistency %q is no level for a snapshot; use linearizable or stale", level)
+			}
+			if data != "" {
+				if err := f.checkFormat(); err != nil {
+					return err
+				}
+				content, err := saveDirectory(data, args[0])
+				if err != nil {
+					return f.explain(cmd, err)
+				}
+				return f.printContent(cmd.OutOrStdout(), args[0], content)
 			}
 			client, ctx, done, err := f.connect(cmd.Context())
 			if err != nil {
@@ -129,6 +142,7 @@ that answer the one that has applied most is asked.`,
 	}
 	f.addTo(cmd)
 	cmd.Flags().StringVar(&level, "consistency", string(api.ConsistencyLinearizable), "linearizable, or stale")
+	cmd.Flags().StringVar(&data, "data", "", "save from the data directory of a server that does not run")
 	return cmd
 }
 
@@ -151,7 +165,7 @@ func (f *clientFlags) save(ctx context.Context, client *kvclient.KVClient, path 
 	}
 	var last error
 	for _, v := range views {
-		c, err := saveFrom(ctx, client, v.Endpoint, path, level)
+		c, err := saveFile(path, func(w io.Writer) error { return client.SaveSnapshot(ctx, v.Endpoint, level, w) })
 		var ready *failure
 		if err == nil || errors.As(err, &ready) {
 			return c, err
@@ -165,25 +179,20 @@ func (f *clientFlags) save(ctx context.Context, client *kvclient.KVClient, path 
 	return nil, unavailable("nothing was saved (%s); %s", reason(last), hint)
 }
 
-// saveFrom writes beside path first: a file of that name is always whole.
-func saveFrom(ctx context.Context, client *kvclient.KVClient, endpoint, path string, level api.Consistency) (*content, error) {
+// saveFile writes beside path first: a file of that name is always whole.
+func saveFile(path string, write func(io.Writer) error) (*content, error) {
 	temp := path + ".tmp"
 	file, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return nil, refused("cannot write: %v; choose another file", err)
 	}
 	defer os.Remove(temp)
-	err = client.SaveSnapshot(ctx, endpoint, level, file)
-	if err == nil {
-		if syncErr := file.Sync(); syncErr != nil {
-			err = refused("cannot write: %v; choose another file", syncErr)
-		}
+	written := write(file)
+	if err := errors.Join(file.Sync(), file.Close()); err != nil {
+		return nil, refused("cannot write: %v; choose another file", err)
 	}
-	if closeErr := file.Close(); err == nil && closeErr != nil {
-		err = refused("cannot write: %v; choose another file", closeErr)
-	}
-	if err != nil {
-		return nil, err
+	if written != nil {
+		return nil, written
 	}
 	c, err := inspect(temp)
 	if err != nil {
