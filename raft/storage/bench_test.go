@@ -2,7 +2,9 @@ package storage_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -46,4 +48,63 @@ func BenchmarkOpen(b *testing.B) {
 		require.NoError(b, s.Close())
 	}
 	b.ReportMetric(float64(b.N*n)/b.Elapsed().Seconds(), "entries/s")
+}
+
+// BenchmarkSaveBesideSnapshot saves batches of 16 entries one after the other,
+// with and without a snapshot of 100 MB being written meanwhile, and tells the
+// longest Save.
+func BenchmarkSaveBesideSnapshot(b *testing.B) {
+	data := make([]byte, 1<<20)
+	for _, megabytes := range []int{0, 100} {
+		b.Run(fmt.Sprintf("snapshot=%dMB", megabytes), func(b *testing.B) {
+			es := entries(1, 16, 128)
+			index := raft.Index(1)
+			s, err := storage.Open(b.TempDir(), storage.Options{Identity: identity})
+			require.NoError(b, err)
+			defer s.Close()
+			var took []time.Duration
+			var writing time.Duration
+			for b.Loop() {
+				done := make(chan error, 1)
+				began := time.Now()
+				go func(at raft.Index) { done <- writeSnapshot(s, at, data, megabytes) }(index)
+				for n := 0; n < 200 || len(done) == 0; n++ { // at least 200 Saves
+					start := time.Now()
+					require.NoError(b, s.Save(saveAt(1, index, es...)))
+					took = append(took, time.Since(start))
+					index += 16
+					if len(done) == 1 && writing == 0 {
+						writing = time.Since(began)
+					}
+				}
+				require.NoError(b, <-done)
+			}
+			slices.Sort(took)
+			millis := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+			b.ReportMetric(millis(took[len(took)/2]), "ms/median-save")
+			b.ReportMetric(millis(took[len(took)*99/100]), "ms/p99-save")
+			b.ReportMetric(millis(took[len(took)-1]), "ms/longest-save")
+			if megabytes > 0 {
+				b.ReportMetric(float64(megabytes)/writing.Seconds(), "MB/s")
+			}
+		})
+	}
+}
+
+func writeSnapshot(s storage.Storage, index raft.Index, data []byte, times int) error {
+	if times == 0 {
+		return nil
+	}
+	w, err := s.CreateSnapshot(raft.Snapshot{Index: index, Term: 1})
+	if err != nil {
+		return err
+	}
+	defer w.Abort()
+	for range times {
+		if _, err := w.Write(data); err != nil {
+			return err
+		}
+	}
+	_, err = w.Commit()
+	return err
 }

@@ -184,7 +184,7 @@ func recoverAndLive(t *testing.T, disk *simdisk.Disk, possible []twin) {
 // resetting and compacting.
 func TestPowerLossAtEveryOperationOfALife(t *testing.T) {
 	cut := map[string]int{}
-	atEveryOperationOf(t, life, 12, func(t *testing.T, disk *simdisk.Disk, n int) {
+	atEveryOperationOf(t, life, 6, func(t *testing.T, disk *simdisk.Disk, n int) {
 		disk.CrashAfter(n)
 		possible, at, err := live(disk, life)
 		require.ErrorIs(t, err, simdisk.ErrPowerOff)
