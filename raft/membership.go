@@ -113,7 +113,7 @@ func (cm *ConsensusModule) useConfiguration() {
 // those whom the latest configuration names, not its own (pitfall MB-04).
 func (cm *ConsensusModule) mayCampaign() bool {
 	for _, c := range cm.configurations {
-		if c.IsVoter(cm.id) {
+		if c.IsVoter(cm.id) && (cm.config.AddedAfter == 0 || c.Address(cm.id).Since > cm.config.AddedAfter) {
 			return true
 		}
 	}

@@ -472,3 +472,28 @@ func TestFollowersComeAndGo(t *testing.T) {
 	require.Len(t, sent, 1)
 	assert.Equal(t, Index(0), sent[0].Body.(AppendEntriesArgs).PrevLogIndex)
 }
+
+// Server 2 alone was the cluster once. It lost its disk, was removed, and catches
+// up as a new server under its old id. Half way through, the log says that it
+// alone decides; but what the old one has promised to keep lies behind that. Seed
+// 2778 of the simulator found it: an empty server that elected itself.
+func TestWhoCameForAnotherDoesNotLeadInItsPlace(t *testing.T) {
+	alone := Configuration{Voters: []ServerID{2}, Addresses: []Address{{ID: 2, Addr: "b", Since: 2}}}
+	again := Configuration{Voters: []ServerID{2}, Addresses: []Address{{ID: 2, Addr: "b", Since: 5}}}
+	log := func(c Configuration) PersistentState {
+		return PersistentState{CurrentTerm: 3, Entries: []LogEntry{{Term: 3, Kind: EntryConfiguration, Command: c.AppendTo(nil)}}}
+	}
+	for _, test := range []struct {
+		addedAfter Index
+		in         Configuration
+		leads      bool
+	}{
+		{0, alone, true},  // there was no other
+		{4, alone, false}, // that was the other one
+		{4, again, true},
+	} {
+		cm, timer := start(t, Config{ID: 2, AddedAfter: test.addedAfter, DisablePreVote: true}, log(test.in))
+		stepSaved(cm, ElectionTimeout{timer})
+		require.Equal(t, test.leads, cm.state == Leader, "added after %d, in %v", test.addedAfter, test.in)
+	}
+}

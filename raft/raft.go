@@ -53,6 +53,14 @@ type Config struct {
 	// the log or a snapshot says counts instead, once it says something.
 	Configuration Configuration
 
+	// AddedAfter is for a server that waits to be added in the place of one that has
+	// lost its disk. What the log says of its id up to this index is about the
+	// other one: with a log that ends there this server has not what the other one
+	// promised to keep, so it must not lead. It is the index of any configuration
+	// after the other one was added and before this one is. Zero means that there
+	// was no other.
+	AddedAfter Index
+
 	// MaxBatchBytes bounds the entries of one AppendEntries message, in bytes of
 	// their encoding; a single larger entry still travels alone. Zero means 256 KiB.
 	MaxBatchBytes int
