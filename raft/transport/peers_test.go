@@ -284,6 +284,21 @@ func TestGuestsEndWithTheirConnections(t *testing.T) {
 	require.Less(t, node.log.count("a peer"), 20, "%s", node.log)
 }
 
+// A guest dials anew: the end of the connection that it has given up is not its own.
+func TestGuestThatDialsAgain(t *testing.T) {
+	t.Cleanup(leaktest.Check(t))
+	l, node := listen(t), startAlone(t, 1, nil)
+	older := dialAs(t, node, l.Addr().String())
+	back := accept(t, l, 1)
+	newer := dialAs(t, node, l.Addr().String())
+	older.closed(t)
+	eventually(t, "the older connection is not given up", func() bool { return len(node.conns) == 1 })
+	newer.write(t, outgoing{kind: messageFrame, message: heartbeat(2, 1, 1)}.appendTo(nil))
+	require.Equal(t, raft.Term(1), node.in.wait(t).Term())
+	node.Send([]raft.Message{heartbeat(1, 2, 2)})
+	require.Equal(t, raft.Term(2), back.receives(t).Term())
+}
+
 // A guest comes back at another address, while its old connection still seems
 // to be open.
 func TestGuestThatMoved(t *testing.T) {
