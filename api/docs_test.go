@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -45,4 +46,49 @@ func TestBadInputOfTheHTTPPage(t *testing.T) {
 		require.ErrorAs(t, err, &refused, row[1])
 		require.Equal(t, Status(row[2]), refused.Status, row[1])
 	}
+}
+
+// The examples that machine's test cannot play, because they need servers, have
+// the fields that there are, in their order.
+func TestAdminExamplesOfTheHTTPPage(t *testing.T) {
+	curl := regexp.MustCompile(`^    \$ curl (?:--json '(.*)' )?localhost:\d+(/status|/admin/\w+)$`)
+	lines := strings.Split(httpPage(t), "\n")
+	seen := map[string]int{}
+	for i, line := range lines {
+		command := curl.FindStringSubmatch(line)
+		if command == nil {
+			continue
+		}
+		var answer strings.Builder
+		for _, line := range lines[i+1:] {
+			if !strings.HasPrefix(line, "    ") || strings.HasPrefix(line, "    $") {
+				break
+			}
+			answer.WriteString(strings.TrimSpace(line))
+		}
+		var request Request
+		var response Response
+		switch path := command[2]; path {
+		case PathStatus:
+			response = &StatusResponse{}
+		case PathAdminMembers:
+			request, response = &MembersRequest{}, &MembersResponse{}
+		case PathAdminTransfer:
+			request, response = &TransferRequest{}, &TransferResponse{}
+		case PathAdminSnapshot:
+			request, response = &SnapshotRequest{}, &SnapshotResponse{}
+		default:
+			t.Fatalf("no such path: %s", path)
+		}
+		seen[command[2]]++
+		if body := command[1]; body != "" {
+			require.NoError(t, Decode([]byte(body), request), body)
+			require.NoError(t, request.Validate(Limits{}), body)
+		}
+		require.NoError(t, DecodeResponse([]byte(answer.String()), response), answer.String())
+		encoded, err := Encode(response)
+		require.NoError(t, err)
+		require.Equal(t, answer.String(), string(encoded))
+	}
+	require.Equal(t, map[string]int{PathStatus: 1, PathAdminMembers: 2, PathAdminTransfer: 1, PathAdminSnapshot: 1}, seen)
 }
