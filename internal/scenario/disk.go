@@ -149,8 +149,7 @@ func (w *world) loseDisk(id raft.ServerID) error {
 	if s.core != nil {
 		return fmt.Errorf("server %d is running", id)
 	}
-	w.checker.Joined(id)
-	*s = server{id: id, joins: true}
+	*s = server{id: id, joins: true, replaces: true}
 	return nil
 }
 

@@ -189,9 +189,20 @@ func (p *parser) parseChange(id raft.ServerID, words []string) (func(*world) (*r
 			index = s.core.Status().ConfigurationIndex
 		}
 		return w.ask(id, func(r raft.RequestID) raft.Event {
-			return raft.ChangeConfiguration{Request: r, Expected: index, Next: next}
+			return raft.ChangeConfiguration{Request: r, Expected: index, Next: next.WithAddresses(w.addresses()...)}
 		})
 	}, nil
+}
+
+// addresses returns those of the servers that have joined. Nobody is called by
+// them, but they say since when a server takes part.
+func (w *world) addresses() (all []raft.Address) {
+	for _, s := range w.servers {
+		if s.joins {
+			all = append(all, raft.Address{ID: s.id, Addr: fmt.Sprintf("server-%d", s.id)})
+		}
+	}
+	return all
 }
 
 // parseConfiguration reads what trace.Configuration writes, of this story's servers.

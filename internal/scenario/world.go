@@ -38,6 +38,9 @@ type server struct {
 	joins bool      // it began with an empty configuration
 	core  core.Core // nil while the server is down
 
+	replaces   bool       // it has not started yet, in the place of one that has lost its disk
+	addedAfter raft.Index // as in raft.Config
+
 	disk    disk
 	writing bool         // a write is under way on a slow disk
 	effects raft.Effects // what is left to do, beginning with that write
@@ -127,6 +130,10 @@ func (w *world) start(s *server) error {
 	if !s.joins {
 		configuration = w.configuration()
 	}
+	if s.replaces {
+		s.addedAfter = w.latestConfiguration()
+		w.checker.Replaced(s.id, s.addedAfter)
+	}
 	saved := s.disk.load()
 	if err := w.checker.Restarted(s.id, saved); err != nil {
 		return err
@@ -134,6 +141,7 @@ func (w *world) start(s *server) error {
 	c, effects, err := w.newCore(raft.Config{
 		ID:                 s.id,
 		Configuration:      configuration,
+		AddedAfter:         s.addedAfter,
 		MaxBatchBytes:      w.config.batch,
 		MaxInflight:        w.config.inflight,
 		MaxBacklogBytes:    w.config.backlog,
@@ -144,9 +152,20 @@ func (w *world) start(s *server) error {
 	if err != nil {
 		return err
 	}
-	*s = server{id: s.id, joins: s.joins, core: c, disk: s.disk, lazy: s.lazy, effects: effects}
+	*s = server{id: s.id, joins: s.joins, addedAfter: s.addedAfter, core: c, disk: s.disk, lazy: s.lazy, effects: effects}
 	s.machine.configuration = configuration
 	return w.carryOut(s)
+}
+
+// latestConfiguration returns where the latest configuration stands that a
+// running server has.
+func (w *world) latestConfiguration() (index raft.Index) {
+	for _, s := range w.servers {
+		if s.core != nil {
+			index = max(index, s.core.Status().ConfigurationIndex)
+		}
+	}
+	return index
 }
 
 // configuration returns what the cluster began with.
@@ -167,7 +186,7 @@ func (w *world) crash(id raft.ServerID) error {
 	}
 	w.note(s, "crash")
 	s.disk.incoming = nil
-	*s = server{id: id, joins: s.joins, disk: s.disk, lazy: s.lazy} // a write under way is lost
+	*s = server{id: id, joins: s.joins, addedAfter: s.addedAfter, disk: s.disk, lazy: s.lazy} // a write under way is lost
 	w.loseRequests(id)
 	return nil
 }
