@@ -8,11 +8,13 @@ import "raftkv/raft"
 
 // Core is one server's algorithm. It is used by one goroutine at a time.
 //
-// A core may add the method
+// A core may add these methods of [raft.ConsensusModule]:
 //
 //	Progress(peer raft.ServerID) (next, match raft.Index, ok bool)
+//	Configuration() raft.Configuration
 //
-// of [raft.ConsensusModule]; then a leader's view of its followers is checked too.
+// With the first, a leader's view of its followers is checked too; with the
+// second, the simulator can change the members.
 type Core interface {
 	// Step takes one event in and returns what must be done about it.
 	Step(raft.Event) raft.Effects

@@ -102,6 +102,7 @@ type server struct {
 	// configurations are those that its log and its snapshot hold, the oldest
 	// first. The last is in force; one that waits to be added has none.
 	configurations []change
+	addedAfter     raft.Index // as in raft.Config
 
 	answered []answered                 // by term: the latest round of its leader that this server has answered
 	reads    map[raft.RequestID]reading // reads that wait for their index, in this life
@@ -151,8 +152,13 @@ func newServer(id raft.ServerID) *server {
 // Joined is called before the first start of a server with an empty disk that
 // waits to be added to the cluster. If there was one with its id, that one has
 // lost its disk and is no more.
-func (c *Checker) Joined(id raft.ServerID) {
+func (c *Checker) Joined(id raft.ServerID) { c.Replaced(id, 0) }
+
+// Replaced is Joined for a server that was told about the one before it:
+// addedAfter is as in raft.Config.
+func (c *Checker) Replaced(id raft.ServerID, addedAfter raft.Index) {
 	s := newServer(id)
+	s.addedAfter = addedAfter
 	for i, o := range c.servers {
 		if o.id == id {
 			s.former = o.disk

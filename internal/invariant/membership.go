@@ -64,14 +64,15 @@ func (c *Checker) changesUpTo(i raft.Index) []change {
 }
 
 // checkCandidate demands that only a voter stands for election. One that a change
-// has taken the vote from may, too, until it knows the change to be committed.
+// has taken the vote from may, too, until it knows the change to be committed. One
+// that came in the place of another may not do so for what the other one was.
 func (s *server) checkCandidate(before raft.Status) error {
 	now := &s.status
 	if now.State == before.State && now.Term == before.Term || now.State == raft.Follower || now.State == raft.Leader {
 		return nil
 	}
 	for n, change := range slices.Backward(s.configurations) {
-		if change.IsVoter(s.id) {
+		if change.IsVoter(s.id) && (s.addedAfter == 0 || change.Address(s.id).Since > s.addedAfter) {
 			return nil
 		}
 		if n > 0 && change.index <= now.CommitIndex {

@@ -310,7 +310,9 @@ func (s *simulation) try(call *clientCall) {
 	call.attempt++
 	call.asked, call.waits = c.leader, true
 	if call.level != byLog && c.levels.chance(s.plan.anywhere) {
-		call.asked = c.levels.below(len(s.nodes))
+		if other := c.levels.below(len(s.nodes)); !s.nodes[other].spared {
+			call.asked = other
+		}
 	}
 	r := &request{call: call, attempt: call.attempt, level: call.level, command: call.command}
 	if r.command.RequestID == 0 {
@@ -458,6 +460,9 @@ func (s *simulation) again(call *clientCall, hint raft.ServerID) {
 		c.leader = index(hint)
 	} else if c.leader == call.asked {
 		c.leader = (c.leader + 1) % len(s.nodes)
+		for s.nodes[c.leader].spared {
+			c.leader = (c.leader + 1) % len(s.nodes)
+		}
 	}
 	call.attempt++ // no answer to the last attempt counts any more
 	attempt := call.attempt

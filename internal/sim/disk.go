@@ -23,8 +23,10 @@ type disk struct {
 	options storage.Options
 	storage storage.Storage // open while the server is up
 
-	joins bool // it belongs to a server that was added to the cluster
-	lives int  // how often a server has started with it
+	lives int // how often a server has started with it
+
+	joins      bool       // it belongs to a server that was added to the cluster
+	addedAfter raft.Index // see raft.Config
 
 	failNext  bool // the next save fails somewhere
 	unsettled bool // a save was cut short since the last start

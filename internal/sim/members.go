@@ -40,7 +40,7 @@ func (s *simulation) planChange() {
 // changeMembers asks somebody who believes to lead for another configuration.
 func (s *simulation) changeMembers(random *source) {
 	leader := s.someLeader(nil, random)
-	if leader == nil {
+	if leader == nil || len(leader.configuration.Voters) == 0 {
 		return
 	}
 	if leader.configuration.Joint() || leader.status.ConfigurationIndex > leader.status.CommitIndex {
@@ -49,7 +49,7 @@ func (s *simulation) changeMembers(random *source) {
 		}
 		return
 	}
-	if s.loseDisk(leader, random) {
+	if s.bringBack(leader) || s.loseDisk(leader, random) {
 		return
 	}
 	voters, learners := slices.Clone(leader.configuration.Voters), slices.Clone(leader.configuration.Learners)
@@ -135,7 +135,7 @@ func (s *simulation) ask(leader *node, voters, learners []raft.ServerID) {
 func (s *simulation) newcomer(leader *node, besides []raft.ServerID, random *source) raft.ServerID {
 	for _, i := range random.shuffled(len(s.nodes)) {
 		n := s.nodes[i]
-		if leader.configuration.Has(n.id) || slices.Contains(besides, n.id) || n.wiped != nil {
+		if leader.configuration.Has(n.id) || slices.Contains(besides, n.id) || n.lost {
 			continue
 		}
 		if n.spared {
@@ -148,28 +148,39 @@ func (s *simulation) newcomer(leader *node, besides []raft.ServerID, random *sou
 	return raft.None
 }
 
-// loseDisk is the recipe for a lost disk: a server comes back with an empty one, is
-// refused by all who knew the old one, is removed and added again. It reports
-// whether the operator is busy with that. As in wipe, everybody must have met the
-// old store, since the server was added last, and the rest must be able to do
-// without.
-func (s *simulation) loseDisk(leader *node, random *source) (busy bool) {
+// bringBack is the recipe for a lost disk: remove the server, wait until everybody
+// knows, and add it again. Whoever does not know would go on to refuse it, even
+// as a leader. It reports whether the operator is busy with that.
+func (s *simulation) bringBack(leader *node) (busy bool) {
 	for _, n := range s.nodes {
-		if n.wiped == nil {
+		if !n.lost {
 			continue
 		}
-		has := leader.configuration.Has(n.id)
-		if has {
-			without := func(ids []raft.ServerID) []raft.ServerID {
-				return slices.DeleteFunc(slices.Clone(ids), func(id raft.ServerID) bool { return id == n.id })
-			}
+		without := func(ids []raft.ServerID) []raft.ServerID {
+			return slices.DeleteFunc(slices.Clone(ids), func(id raft.ServerID) bool { return id == n.id })
+		}
+		if leader.configuration.Has(n.id) {
 			s.ask(leader, without(leader.configuration.Voters), without(leader.configuration.Learners))
 			return true
 		}
-		s.forgetDisk(n)
+		for _, other := range s.nodes {
+			if other != n && other.configuration.Has(n.id) {
+				return true
+			}
+		}
+		n.lost = false
+		s.count(DiskReplaced)
 		s.ask(leader, leader.configuration.Voters, append(slices.Clone(leader.configuration.Learners), n.id))
 		return true
 	}
+	return false
+}
+
+// loseDisk lets a server come back with an empty disk. Whoever knew the old one
+// refuses it until it is removed and added again. As in wipe, everybody must have
+// met the old store, since the server was added last, and the rest must be able to
+// do without.
+func (s *simulation) loseDisk(leader *node, random *source) bool {
 	victim := s.nodes[random.below(len(s.nodes))]
 	if !random.oneIn(6) || victim == leader || victim.spared || victim.damage != nil || victim.disk.files == nil ||
 		!leader.configuration.Has(victim.id) || len(leader.configuration.Voters) < 3 || leader.status.Term != s.lastTerm() {
@@ -181,31 +192,16 @@ func (s *simulation) loseDisk(leader *node, random *source) (busy bool) {
 		}
 	}
 	s.stop(victim, true)
-	old := victim.disk
-	victim.wiped = &old
-	s.emptyDisk(victim)
+	victim.wipes++
+	victim.disk = s.newDisk(victim.index, fmt.Sprint("disk ", victim.index, " ", victim.wipes), true)
+	victim.disk.addedAfter = leader.status.ConfigurationIndex
+	victim.lost = true
+	s.checker.Replaced(victim.id, victim.disk.addedAfter)
 	s.note(victim, "has lost its disk")
 	s.because("server %d has lost its disk, and is to be removed and added again", victim.id)
 	s.count(DiskWiped)
 	s.after(random.around(s.plan.downTime), func() { s.start(victim) })
 	return true
-}
-
-// emptyDisk gives a server an empty disk with which it waits to be added.
-func (s *simulation) emptyDisk(n *node) {
-	n.wipes++
-	n.disk = s.newDisk(n.index, fmt.Sprint("disk ", n.index, " ", n.wipes), true)
-}
-
-// forgetDisk ends the time in which the old disk could come back: the server was
-// removed for good, and is a new one from now on.
-func (s *simulation) forgetDisk(n *node) {
-	s.stop(n, true)
-	n.wiped = nil
-	s.emptyDisk(n)
-	s.checker.Joined(n.id)
-	s.start(n)
-	s.count(DiskReplaced)
 }
 
 // lastTerm returns the highest term that a server is in.

@@ -32,6 +32,7 @@ type node struct {
 	wiped  *disk   // its true disk, if it runs with an empty one
 	out    bool    // it will not get the true one back
 	wipes  int
+	lost   bool // it has lost its disk, and has not been removed yet
 
 	back func() // tells the watcher that it is up again
 
@@ -154,7 +155,7 @@ func (s *simulation) start(n *node) {
 	*n = node{
 		index: n.index, id: n.id, disk: n.disk, life: n.life + 1,
 		pausedUntil: n.pausedUntil, slowDisk: n.slowDisk, clock: n.clock, luck: n.luck, crashes: n.crashes, back: n.back,
-		warp: n.warp, wiped: n.wiped, out: n.out, wipes: n.wipes,
+		warp: n.warp, wiped: n.wiped, out: n.out, wipes: n.wipes, lost: n.lost,
 		up: true, inbox: n.inbox[:0], asked: map[raft.RequestID]func(raft.Answer){}, received: n.received,
 	}
 	if n.life > 1 {
@@ -169,7 +170,7 @@ func (s *simulation) start(n *node) {
 		n.met = make([]met, len(s.nodes))
 	}
 	config := s.plan.raft
-	config.Cluster, config.ID = s.cluster, n.id
+	config.Cluster, config.ID, config.AddedAfter = s.cluster, n.id, n.disk.addedAfter
 	if !n.disk.joins {
 		config.Configuration = s.configuration
 	}

@@ -190,7 +190,7 @@ func (s *simulation) participants() []*node {
 	nodes := make([]*node, 0, len(s.nodes))
 	leader := s.latestLeader()
 	for _, n := range s.nodes {
-		if n.wiped == nil && !n.spared && (leader == nil || len(leader.configuration.Voters) == 0 || leader.configuration.Has(n.id)) {
+		if n.wiped == nil && !n.lost && !n.spared && (leader == nil || len(leader.configuration.Voters) == 0 || leader.configuration.Has(n.id)) {
 			nodes = append(nodes, n)
 		}
 	}

@@ -18,6 +18,15 @@ type broken struct {
 	out func(core.Core, *raft.Effects)
 }
 
+// The other methods that a core may have.
+func (b broken) Configuration() raft.Configuration {
+	return b.Core.(*raft.ConsensusModule).Configuration()
+}
+
+func (b broken) Progress(peer raft.ServerID) (next, match raft.Index, ok bool) {
+	return b.Core.(*raft.ConsensusModule).Progress(peer)
+}
+
 func (b broken) Step(event raft.Event) raft.Effects {
 	if b.in != nil {
 		event = b.in(b.Core, event)
