@@ -134,7 +134,7 @@ func (t *T) enter(server int, what string, body any) {
 	t.steps++
 	if t.steps > maxSteps {
 		t.Failf(fmt.Sprintf("Bounded work: more than %d events in one run", maxSteps),
-			"each message brings about more than one other, and they never stop")
+			"messages bring about other messages, and it never ends")
 	}
 }
 
