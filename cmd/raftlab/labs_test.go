@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -75,40 +76,82 @@ const (
 	late    = "reply.VoteGranted"
 )
 
-// The way of a student: a skeleton, a red check, a hint, a replay, a green check.
-func TestFromSkeletonToGreen(t *testing.T) {
-	mine := filepath.Join(t.TempDir(), "mine")
-	_, ok := raftlab(t, "skeleton", "part1", "--out", mine)
-	require.True(t, ok)
-	out, ok := raftlab(t, "check", mine)
-	require.False(t, ok)
-	require.Contains(t, out, "FAIL  election/1")
-	require.Contains(t, out, "To be written: server 1 has panicked: write me: FOL-2, CAN-1 and CAN-4")
-	require.Contains(t, out, "needs election/1")
+// The session of docs/labs.md, typed again: a skeleton, a red check, a hint, a
+// replay, a green check. What the page shows is what comes; … stands for more.
+func TestFirstTenMinutes(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "labs.md"))
+	require.NoError(t, err)
+	_, session, found := strings.Cut(string(text), "## The first ten minutes")
+	require.True(t, found)
+	session, _, _ = strings.Cut(session, "\n## ")
+	var commands []string
+	var shown [][]string
+	for line := range strings.Lines(session) {
+		line, code := strings.CutPrefix(strings.TrimRight(line, "\n"), "    ")
+		if command, ok := strings.CutPrefix(line, "$ "); ok && code {
+			commands, shown = append(commands, command), append(shown, nil)
+		} else if code && len(shown) > 0 {
+			shown[len(shown)-1] = append(shown[len(shown)-1], line)
+		}
+	}
+	program, err := built()
+	require.NoError(t, err)
+	dir := t.TempDir()
+	checks := 0
+	for n, command := range commands {
+		words := strings.Fields(command)
+		if words[0] == "cd" {
+			dir = filepath.Join(dir, words[1])
+			continue
+		}
+		if command == "raftlab check" {
+			switch checks++; checks {
+			case 2:
+				solve(t, dir, "part1-election", "election.go", "cm.state = Follower\n", "cm.state = Follower\n\tcm.votedFor = None\n")
+			case 3:
+				solve(t, dir, "part1-election", "", "", "")
+			}
+		}
+		require.Equal(t, "raftlab", words[0])
+		c := exec.Command(program, words[1:]...)
+		c.Dir = dir
+		out, err := c.Output()
+		if command == "raftlab check" {
+			require.Equal(t, checks == 3, err == nil, "%s", out)
+		}
+		printed := strings.Split(strings.TrimSpace(string(out)), "\n")
+		for _, want := range shown[n] {
+			if strings.TrimSpace(want) == "" || strings.TrimSpace(want) == "…" {
+				continue
+			}
+			at := slices.Index(printed, want)
+			require.GreaterOrEqual(t, at, 0, "%s: %q comes no more in\n%s", command, want, strings.Join(printed, "\n"))
+			printed = printed[at+1:]
+		}
+	}
+	require.Equal(t, 3, checks)
+}
 
+// A failing check gives a line that shows its run, and each check has three hints.
+func TestReplayAndHints(t *testing.T) {
+	mine := t.TempDir()
 	for level, want := range map[string]string{"1": "Nothing happens by itself", "2": "startElection: a new term", "3": "In a cluster of one"} {
 		out, ok := raftlab(t, "hint", "election/1", "--part", "part1", "--level", level)
 		require.True(t, ok)
 		require.Contains(t, out, want)
 	}
-
 	solve(t, mine, "part1-election", "election.go", counted, late)
-	out, ok = raftlab(t, "check", mine)
+	out, ok := raftlab(t, "check", mine)
 	require.False(t, ok)
 	require.Contains(t, out, "36 / 50")
+	again, _ := raftlab(t, "check", mine)
+	require.Equal(t, out, again)
 	replay := "check --only votes/2 --seed 1"
 	require.Contains(t, out, "raftlab "+replay+" --trace    (or --html FILE)")
 	told, ok := raftlab(t, append(strings.Fields(replay), "--trace", mine)...)
 	require.True(t, ok)
 	require.Contains(t, told, "server 1: it receives from server 3 RequestVoteReply Term=1 VoteGranted=true AskedTerm=1")
 	require.Contains(t, told, "the votes that it has received were given in an earlier term")
-
-	solve(t, mine, "part1-election", "", "", "")
-	out, ok = raftlab(t, "check", mine)
-	require.True(t, ok)
-	require.Contains(t, out, "50 / 50")
-	again, _ := raftlab(t, "check", mine)
-	require.Equal(t, out, again)
 }
 
 // The page has the verdict and the run of what has failed, also if only one check
