@@ -80,23 +80,34 @@ func (f *fleet) serveArgs(id int, more ...string) []string {
 // begin starts the first servers of a cluster, and waits until it serves.
 func (f *fleet) begin(servers int) {
 	f.t.Helper()
-	var members []string
 	var ids []int
 	for id := 1; id <= servers; id++ {
-		members = append(members, fmt.Sprintf("%d=%s", id, f.raft(id)))
 		ids = append(ids, id)
-	}
-	for _, id := range ids {
-		f.start(id, "--cluster", strings.Join(members, ","))
+		f.start(id, "--cluster", f.members(servers))
 	}
 	f.knows(ids...)
 	f.must("get", "nothing", "absent")
 }
 
+// members is the first servers as --cluster takes them.
+func (f *fleet) members(servers int) string {
+	var members []string
+	for id := 1; id <= servers; id++ {
+		members = append(members, fmt.Sprintf("%d=%s", id, f.raft(id)))
+	}
+	return strings.Join(members, ",")
+}
+
 // start runs a server and waits until it listens.
 func (f *fleet) start(id int, more ...string) {
 	f.t.Helper()
-	p := &serverProcess{cmd: f.command(f.serveArgs(id, more...)...), output: &lockedBuffer{}, exited: make(chan struct{})}
+	f.serve(id, f.serveArgs(id, more...))
+}
+
+// serve is start with a command line of one's own.
+func (f *fleet) serve(id int, args []string) {
+	f.t.Helper()
+	p := &serverProcess{cmd: f.command(args...), output: &lockedBuffer{}, exited: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output
 	require.NoError(f.t, p.cmd.Start())
 	f.running[id] = p
