@@ -190,7 +190,7 @@ func TestWhoMayVote(t *testing.T) {
 	allAnswer(cm, 2, 3)
 	assert.ErrorIs(t, asks(cm.Clone()), ErrNotCaughtUp, "it has said nothing yet")
 
-	stepSaved(cm, matched(cm, 4, 1))
+	stepSaved(cm, message(4, 1, AppendEntriesReply{Term: 1, Success: true, AskedTerm: 1, PrevLogIndex: 1, MatchIndex: 1, Round: cm.reads.round}))
 	assert.NoError(t, asks(cm.Clone()), "it lacks what one message can bring")
 	stepSaved(cm, Submit{Commands: [][]byte{make([]byte, cm.config.MaxBatchBytes)}})
 	allAnswer(cm, 2, 3)
