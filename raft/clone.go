@@ -36,8 +36,8 @@ func (cm *ConsensusModule) Clone() *ConsensusModule {
 // tools that must know whether they have been in a state before. Servers are
 // called by what name says, so that states which differ only in who is who can
 // be found equal. Left out is what only tells one run of a timer, or one round,
-// from the next; and what only reads, transfers and snapshots use, which such
-// tools do not ask for.
+// from the next; and what only reads, transfers, snapshots and changes of the
+// configuration use, which such tools do not ask for.
 func (cm *ConsensusModule) AppendState(b []byte, name func(ServerID) ServerID) []byte {
 	number := func(v uint64) { b = binary.AppendUvarint(b, v) }
 	set := func(has map[ServerID]bool) {

@@ -171,8 +171,9 @@ type Submitted struct {
 	Term       Term  // the term they were appended in
 
 	// Err is nil if all commands were appended. Otherwise none was: a
-	// *NotLeaderError if this server does not lead, ErrBusy if too much is
-	// unfinished. Both may be retried, and nothing has happened.
+	// *NotLeaderError if this server does not lead, ErrTransferring if it is handing
+	// over, ErrBusy if too much is unfinished. All may be retried, and nothing has
+	// happened.
 	Err error
 }
 
@@ -184,9 +185,12 @@ type Answer struct {
 	// ChangeConfiguration, where the change stands in the log.
 	Index Index
 
-	// Err is nil if the request has succeeded. A *NotLeaderError, ErrBusy or
-	// ErrTransferAborted may be retried; the docs of the events' files name the
-	// others.
+	// Err is nil if the request has succeeded, or, for a transfer, if this server
+	// does not lead any more. Otherwise nothing was done. Ask again where a
+	// *NotLeaderError says; after a pause if it is ErrTransferring,
+	// ErrTransferAborted, ErrChanging or ErrNotCaughtUp; and after a look at the
+	// present configuration if it is ErrChanged. An ErrConfig or ErrNotVoter comes
+	// again however often the same is asked for.
 	Err error
 }
 

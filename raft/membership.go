@@ -218,7 +218,7 @@ func (cm *ConsensusModule) appendConfiguration(c Configuration) {
 // committed, whoever has begun it: every leader gets here when its first own
 // entry is committed, for that commits the change as well.
 func (cm *ConsensusModule) finishChange() {
-	if cm.configurationIndex > cm.commitIndex || !cm.committedOwn() {
+	if cm.configurationIndex > cm.commitIndex {
 		return
 	}
 	switch c := cm.configuration; {

@@ -11,7 +11,7 @@ var ErrTransferAborted = errors.New("raft: the other server did not take over in
 // handed over. Nothing was appended; try again after a pause.
 var ErrTransferring = errors.New("raft: leadership is being handed over, try again")
 
-// ErrNotVoter reports a transfer to a server that has no vote.
+// ErrNotVoter reports a transfer to a server that has no vote, or none any more.
 var ErrNotVoter = errors.New("raft: only a voter can lead")
 
 // transfer is a hand-over in progress (thesis 3.10). It belongs to one
