@@ -102,7 +102,11 @@ func (cm *ConsensusModule) handleApplied(ev Applied) {
 		return
 	}
 	cm.backlogBytes -= encodedSize(cm.log.slice(cm.backlogStart(), ev.Index))
+	tookSnapshot := cm.lastApplied < cm.snapshot.Index && ev.Index >= cm.snapshot.Index
 	cm.lastApplied = ev.Index
+	if tookSnapshot {
+		cm.compact() // what it stands for is not needed any more
+	}
 }
 
 // recountBacklog adjusts backlogBytes after entries from log.changedFrom on
