@@ -104,7 +104,7 @@ type server struct {
 	configurations []change
 	addedAfter     raft.Index // as in raft.Config
 
-	answered []answered                 // by term: the latest round of its leader that this server has answered
+	answered answers                    // what leaders have heard from it
 	reads    map[raft.RequestID]reading // reads that wait for their index, in this life
 
 	// The term in which this server, leading it, has told another to take over, and
@@ -113,7 +113,9 @@ type server struct {
 	released     raft.Round
 	toldIn       raft.Term
 
-	former disk // what it had, if it lost that and was added again
+	// What it had and had said if it has lost its disk; replies may still arrive.
+	former         disk
+	formerAnswered answers
 }
 
 // terms holds the term of each entry of a log, by index; [0] is 0.
@@ -161,7 +163,7 @@ func (c *Checker) Replaced(id raft.ServerID, addedAfter raft.Index) {
 	s.addedAfter = addedAfter
 	for i, o := range c.servers {
 		if o.id == id {
-			s.former = o.disk
+			s.former, s.formerAnswered = o.disk, o.answered
 			c.servers[i] = s
 			return
 		}

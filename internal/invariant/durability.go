@@ -151,9 +151,9 @@ func (c *Checker) checkMessages(s *server, effects raft.Effects) error {
 func (c *Checker) checkLeaving(s *server, m raft.Message) error {
 	switch body := m.Body.(type) {
 	case raft.AppendEntriesReply:
-		s.answers(body.Term, body.AskedTerm, body.Round)
+		s.answersLeader(body.Term, body.AskedTerm, body.Round)
 	case raft.InstallSnapshotReply:
-		s.answers(body.Term, body.AskedTerm, body.Round)
+		s.answersLeader(body.Term, body.AskedTerm, body.Round)
 	}
 	return c.checkPromise(s, m)
 }

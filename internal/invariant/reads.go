@@ -2,8 +2,10 @@ package invariant
 
 import "raftkv/raft"
 
-// answered says which round of a term's leader a server has answered last. The
+// answers says by term which round of its leader a server has answered last. The
 // reply has left, so the leader may count it from now on.
+type answers []answered
+
 type answered struct {
 	term  raft.Term
 	round raft.Round
@@ -16,9 +18,9 @@ type reading struct {
 	round raft.Round // the leader's latest then; a later one must be confirmed
 }
 
-// answers notes that a reply to a leader leaves. A reply from a later term proves
-// nothing but that.
-func (s *server) answers(term, asked raft.Term, round raft.Round) {
+// answersLeader notes that a reply to a leader leaves. A reply from a later term
+// proves nothing but that.
+func (s *server) answersLeader(term, asked raft.Term, round raft.Round) {
 	n := len(s.answered)
 	switch {
 	case term != asked:
@@ -31,9 +33,13 @@ func (s *server) answers(term, asked raft.Term, round raft.Round) {
 
 // hasAnswered reports whether a server has answered a round of a term, or a later one.
 func (s *server) hasAnswered(term raft.Term, round raft.Round) bool {
-	for n := len(s.answered) - 1; n >= 0 && s.answered[n].term >= term; n-- {
-		if s.answered[n].term == term {
-			return s.answered[n].round >= round
+	return s.answered.has(term, round) || s.formerAnswered.has(term, round)
+}
+
+func (a answers) has(term raft.Term, round raft.Round) bool {
+	for n := len(a) - 1; n >= 0 && a[n].term >= term; n-- {
+		if a[n].term == term {
+			return a[n].round >= round
 		}
 	}
 	return false
