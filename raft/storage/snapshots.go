@@ -237,8 +237,7 @@ func (w *snapshotWriter) end(drop bool) {
 	w.file, w.buffer = nil, nil
 }
 
-// ReadSnapshot reads from the file of a snapshot. It waits for other readers but
-// not for Save.
+// ReadSnapshot reads from the file of a snapshot. Save does not wait for it.
 func (s *FileStorage) ReadSnapshot(snapshot raft.Snapshot, offset uint64, b []byte) error {
 	p := &s.snapshots
 	p.reading.Lock()
