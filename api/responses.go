@@ -135,6 +135,10 @@ type Member struct {
 	HTTP string // the address for clients; "" while it is not known
 	Role MemberRole
 
+	// Since is the index of the configuration that added the server; 0 if it was
+	// there from the beginning.
+	Since uint64 `json:",omitzero"`
+
 	// Match is the last index that the server is known to have stored. Only a
 	// leader knows it; 0 otherwise.
 	Match uint64 `json:",omitzero"`

@@ -218,6 +218,7 @@ func (s *KVService) members(c raft.Configuration) []api.Member {
 		members = append(members, api.Member{
 			ID:    uint64(id),
 			Raft:  c.Address(id).Addr,
+			Since: uint64(c.Address(id).Since),
 			HTTP:  s.config.HTTPAddrOf(id),
 			Role:  roleOf(c, id),
 			Match: uint64(match),

@@ -465,7 +465,7 @@ func TestSystemEveryServerIsReplaced(t *testing.T) {
 	code, body = s.post(4, "/put", `{"Key":"k","Value":"v","ClientID":"c","RequestID":1}`)
 	require.Equal(t, 200, code, body)
 	require.Contains(t, body, `"Duplicate":true`, "the session came along")
-	require.Equal(t, []api.Member{{ID: 4, Raft: s.nodes[4].RaftAddr(), HTTP: s.nodes[4].HTTPAddr(), Role: api.RoleVoter, Match: s.status(4).LastIndex}}, s.status(4).Members)
+	require.Equal(t, []api.Member{{ID: 4, Raft: s.nodes[4].RaftAddr(), HTTP: s.nodes[4].HTTPAddr(), Role: api.RoleVoter, Since: 4, Match: s.status(4).LastIndex}}, s.status(4).Members)
 }
 
 func TestSystemTransferAndSnapshot(t *testing.T) {

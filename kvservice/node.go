@@ -36,8 +36,11 @@ type NodeConfig struct {
 	Members map[raft.ServerID]string
 
 	// Join, if not 0, is the id of a running cluster, which this server waits to be
-	// added to.
-	Join raft.ClusterID
+	// added to. JoinAfter is the index of its configuration in force; if this server
+	// was added already, one less than that of the configuration that added it. It
+	// keeps this server from leading in the place of an earlier one with its id.
+	Join      raft.ClusterID
+	JoinAfter raft.Index
 
 	ElectionTimeout time.Duration // see server.Config; zero means 150 ms
 	RequestTimeout  time.Duration // see Config
@@ -111,6 +114,7 @@ func Start(config NodeConfig) (*Node, error) {
 		Dir:             config.Data,
 		Addr:            config.RaftAddr,
 		Listener:        config.RaftListener,
+		AdvertiseAddr:   config.Members[config.ID],
 		HTTPAddr:        n.addr,
 		Handle:          n.service.HandleForwarded,
 		CommitChan:      commitChan,
@@ -140,7 +144,7 @@ func Start(config NodeConfig) (*Node, error) {
 // what the first one wrote down.
 func identityOf(config NodeConfig) (server.Identity, error) {
 	if config.Join != 0 {
-		return server.JoinIdentity(config.Join, config.ClusterName, config.ID), nil
+		return server.JoinIdentity(config.Join, config.ClusterName, config.ID, config.JoinAfter), nil
 	}
 	if len(config.Members) == 0 {
 		stored, err := server.StoredIdentity(config.Data)

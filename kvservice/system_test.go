@@ -31,6 +31,8 @@ type system struct {
 	logs    map[raft.ServerID]*logBuffer
 	ports   map[raft.ServerID]*net.TCPListener
 	client  *http.Client
+
+	trailing int // NodeConfig.TrailingBytes
 }
 
 func newSystem(t *testing.T) *system {
@@ -78,6 +80,8 @@ func (s *system) config(id raft.ServerID) NodeConfig {
 		RaftAddr: s.members[id],
 		Members:  s.members,
 		Logger:   slog.New(slog.NewTextHandler(s.logs[id], nil)),
+
+		TrailingBytes: s.trailing,
 	}
 }
 

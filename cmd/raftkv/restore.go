@@ -5,10 +5,8 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 
 	"raftkv/kvservice"
 	"raftkv/raft"
@@ -16,8 +14,7 @@ import (
 )
 
 // restore makes the data directory, and returns what it holds and the id of the
-// new cluster. It is made beside its place and renamed: a directory that exists
-// is whole.
+// new cluster.
 func (r *restoreFlags) restore(path string) (*content, string, error) {
 	switch {
 	case r.id == 0:
@@ -28,25 +25,26 @@ func (r *restoreFlags) restore(path string) (*content, string, error) {
 	if err := checkAddress(r.raft); err != nil {
 		return nil, "", refused("--raft %q is no address: %v; give host:port", r.raft, err)
 	}
-	// An empty directory may be there already, made by whoever mounts the disk.
-	if err := os.Remove(r.data); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, "", refused("%s is not empty: nothing was restored; name a directory that does not exist", r.data)
+	names, err := os.ReadDir(r.data)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, "", refused("nothing was restored: %v", err)
 	}
+	if len(names) > 0 {
+		return nil, "", refused("nothing was restored: %s is not empty; name a directory that does not exist", r.data)
+	}
+	// First all of it, so that a damaged file leaves nothing behind.
 	c, err := inspect(path)
 	if err != nil {
 		return nil, "", refused("cannot use %s: %v", path, err)
 	}
-	temp := filepath.Clean(r.data) + ".restoring"
-	if err := os.RemoveAll(temp); err != nil { // left by a restore that was interrupted
-		return nil, "", refused("cannot write: %v", err)
+	identity := storage.Identity{
+		Cluster:     newClusterID(),
+		ClusterName: cmp.Or(r.clusterName, c.ClusterName),
+		Server:      raft.ServerID(r.id),
+		Members:     []storage.Member{{ID: raft.ServerID(r.id), Addr: r.raft}},
 	}
-	identity := storage.JoinIdentity(newClusterID(), cmp.Or(r.clusterName, c.ClusterName), raft.ServerID(r.id))
-	err = r.fill(temp, path, identity)
-	if err == nil {
-		err = errors.Join(os.Rename(temp, r.data), syncDir(filepath.Dir(filepath.Clean(r.data))))
-	}
-	if err != nil {
-		return nil, "", refused("nothing was restored: %v", errors.Join(err, os.RemoveAll(temp)))
+	if err := r.fill(path, identity); err != nil {
+		return nil, "", refused("nothing was restored: %v", errors.Join(err, os.RemoveAll(r.data)))
 	}
 	return c, fmt.Sprintf("%016x", uint64(identity.Cluster)), nil
 }
@@ -67,7 +65,7 @@ func newClusterID() (id raft.ClusterID) {
 
 // fill makes a data directory whose snapshot is the file's, and whose log begins
 // behind it. The only member is this server.
-func (r *restoreFlags) fill(dir, path string, identity storage.Identity) error {
+func (r *restoreFlags) fill(path string, identity storage.Identity) error {
 	file, err := os.Open(path)
 	if err != nil {
 		return err
@@ -77,27 +75,10 @@ func (r *restoreFlags) fill(dir, path string, identity storage.Identity) error {
 	if err != nil {
 		return err
 	}
-	s, err := storage.Open(dir, storage.Options{Identity: identity})
-	if err != nil {
-		return err
-	}
-	at := raft.LogPosition{Index: raft.Index(header.Index), Term: raft.Term(header.Term)}
-	w, err := s.CreateSnapshot(raft.Snapshot{
-		Index: at.Index,
-		Term:  at.Term,
-		Configuration: raft.NewConfiguration(identity.Server).
-			WithAddresses(raft.Address{ID: identity.Server, Addr: r.raft, Since: at.Index}),
-		ConfigurationIndex: at.Index,
-	})
-	if err == nil {
-		_, err = io.Copy(w, body)
-		if err == nil {
-			_, err = w.Commit()
-		}
-		w.Abort()
-	}
-	if err == nil {
-		err = s.Save(raft.Save{CurrentTerm: at.Term, Reset: at})
-	}
-	return errors.Join(err, s.Close())
+	return storage.Restore(r.data, storage.Options{Identity: identity}, raft.Snapshot{
+		Index:    raft.Index(header.Index),
+		Term:     raft.Term(header.Term),
+		Size:     header.Bytes,
+		Checksum: header.CRC32C,
+	}, body)
 }

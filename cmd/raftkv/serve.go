@@ -127,7 +127,7 @@ func (f *serveFlags) config(ctx context.Context) (config kvservice.NodeConfig, h
 		if err != nil {
 			return config, "", err
 		}
-		config.Join, config.ClusterName = found.cluster, found.name
+		config.Join, config.JoinAfter, config.ClusterName = found.cluster, found.after, found.name
 		return config, f.joinHint(found), nil
 	case errors.Is(err, fs.ErrNotExist):
 		return config, "", refused("--cluster is needed at the first start of %s; give 1=host:port,2=host:port,…, or --join to join a running cluster", f.data)

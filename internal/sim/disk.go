@@ -48,7 +48,7 @@ func (s *simulation) newDisk(n int, name string, joins bool) disk {
 	d.files = simdisk.New(rand.New(&newSource(s.seed, "sectors of "+name).pcg))
 	identity := storage.Identity{Cluster: s.cluster, ClusterName: "sim", Server: id(n), Members: s.members}
 	if joins {
-		identity = storage.JoinIdentity(s.cluster, "sim", id(n))
+		identity = storage.JoinIdentity(s.cluster, "sim", id(n), 0)
 	}
 	d.options = storage.Options{
 		FS:           d.files,

@@ -28,9 +28,10 @@ func NewIdentity(clusterName string, id raft.ServerID, members []Member) Identit
 	return storage.NewIdentity(clusterName, id, members)
 }
 
-// JoinIdentity returns the identity of a server that is to join a cluster.
-func JoinIdentity(cluster raft.ClusterID, clusterName string, id raft.ServerID) Identity {
-	return storage.JoinIdentity(cluster, clusterName, id)
+// JoinIdentity returns the identity of a server that is to join a cluster. after
+// is the index of the configuration in force (raft.Config's AddedAfter).
+func JoinIdentity(cluster raft.ClusterID, clusterName string, id raft.ServerID, after raft.Index) Identity {
+	return storage.JoinIdentity(cluster, clusterName, id, after)
 }
 
 // StoredIdentity returns what was written down when a data directory was first
@@ -55,6 +56,10 @@ type NodeConfig struct {
 	Dir      string       // the data directory; made if it does not exist
 	Addr     string       // where to listen for the other servers, host:port
 	Listener net.Listener // if not nil, used instead of Addr, and closed by Stop
+
+	// AdvertiseAddr is where the others reach this server as long as their
+	// configuration does not say it; see transport.Config.
+	AdvertiseAddr string
 
 	HTTPAddr string // where clients reach this server; the others learn it
 
@@ -103,6 +108,7 @@ func Open(config NodeConfig) (*Node, error) {
 			Cluster:       config.Identity.Cluster,
 			ID:            config.Identity.Server,
 			Configuration: FirstConfiguration(config.Identity.Members),
+			AddedAfter:    n.files.Identity().AddedAfter,
 			TrailingBytes: config.TrailingBytes,
 		},
 		Storage:              n.files,
@@ -120,16 +126,17 @@ func Open(config NodeConfig) (*Node, error) {
 	}
 	now, _ := n.Configuration()
 	n.tcp, err = transport.ListenTCP(transport.Config{
-		Cluster:    config.Identity.Cluster,
-		ID:         config.Identity.Server,
-		Store:      n.files.StoreID(),
-		HTTPAddr:   config.HTTPAddr,
-		Listener:   listener,
-		Peers:      addresses(now),
-		Deliver:    n.Deliver,
-		CheckStore: n.checkStore(n.files.RememberStore),
-		Handle:     config.Handle,
-		Logger:     config.Logger,
+		Cluster:       config.Identity.Cluster,
+		ID:            config.Identity.Server,
+		Store:         n.files.StoreID(),
+		HTTPAddr:      config.HTTPAddr,
+		Listener:      listener,
+		AdvertiseAddr: config.AdvertiseAddr,
+		Peers:         addresses(now),
+		Deliver:       n.Deliver,
+		CheckStore:    n.checkStore(n.files.RememberStore),
+		Handle:        config.Handle,
+		Logger:        config.Logger,
 	})
 	if err != nil {
 		n.files.Close()

@@ -505,6 +505,7 @@ func (s *Server) step(effects *raft.Effects, event raft.Event) {
 	if c := s.cm.Configuration(); !c.Equal(s.configuration) {
 		before := s.configuration
 		s.configuration = c
+		s.publish() // a new member must not be taken for a stranger, see checkStore
 		if s.config.ObserveConfiguration != nil {
 			s.config.ObserveConfiguration(before, s.configuration)
 		}

@@ -24,6 +24,10 @@ type Identity struct {
 	ClusterName string
 	Server      raft.ServerID
 	Members     []Member // the cluster at its first start, sorted by ID; none for a joiner
+
+	// AddedAfter is for a joiner, see raft.Config. It was asked for once, so it does
+	// not tell one directory from another.
+	AddedAfter raft.Index
 }
 
 // Member is a server of a cluster and the address at which the others reach it.
@@ -59,9 +63,10 @@ func NewIdentity(clusterName string, server raft.ServerID, members []Member) Ide
 }
 
 // JoinIdentity returns the identity of a server that is added to a cluster which
-// runs already. It knows no members; the log will tell it.
-func JoinIdentity(cluster raft.ClusterID, clusterName string, server raft.ServerID) Identity {
-	return Identity{Cluster: cluster, ClusterName: clusterName, Server: server}
+// runs already. It knows no members; the log will tell it. For after see
+// raft.Config's AddedAfter.
+func JoinIdentity(cluster raft.ClusterID, clusterName string, server raft.ServerID, after raft.Index) Identity {
+	return Identity{Cluster: cluster, ClusterName: clusterName, Server: server, AddedAfter: after}
 }
 
 // check refuses an identity that no server can have.
@@ -129,6 +134,9 @@ func (id Identity) encode(store raft.StoreID) []byte {
 	for _, m := range id.Members {
 		fmt.Fprintf(&b, "member %d %q\n", m.ID, m.Addr)
 	}
+	if id.AddedAfter != 0 {
+		fmt.Fprintf(&b, "added after %d\n", id.AddedAfter)
+	}
 	fmt.Fprintf(&b, "store %x\n", store)
 	return seal(&b)
 }
@@ -153,6 +161,9 @@ func parseIdentity(file string, data []byte) (Identity, raft.StoreID, error) {
 		case "member":
 			addr, _ := strconv.Unquote(second)
 			id.Members = append(id.Members, Member{parseServer(first), addr})
+		case "added":
+			n, _ := strconv.ParseUint(second, 10, 64)
+			id.AddedAfter = raft.Index(n)
 		case "store":
 			store = parseStore(rest)
 		}

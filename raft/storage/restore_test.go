@@ -93,7 +93,7 @@ func TestRestoreRefuses(t *testing.T) {
 	}
 	disk = newDisk(1)
 	o := options(disk)
-	o.Identity = storage.JoinIdentity(1, "joined", 3)
+	o.Identity = storage.JoinIdentity(1, "joined", 3, 0)
 	require.ErrorIs(t, storage.Restore(dir, o, snapshot, bytes.NewReader(restoredState)), raft.ErrConfig)
 	require.Zero(t, disk.Counters().Ops)
 }
@@ -102,11 +102,11 @@ func TestRestoreRefuses(t *testing.T) {
 func TestJoiner(t *testing.T) {
 	disk := newDisk(1)
 	o := options(disk)
-	o.Identity = storage.JoinIdentity(identity.Cluster, "test", 9)
+	o.Identity = storage.JoinIdentity(identity.Cluster, "test", 9, 7)
 	require.NoError(t, openWith(t, o).Close())
 	require.Equal(t, o.Identity, openWith(t, o).Identity())
 	disk.Kill()
-	o.Identity = storage.JoinIdentity(identity.Cluster+1, "test", 9)
+	o.Identity = storage.JoinIdentity(identity.Cluster+1, "test", 9, 7)
 	_, err := storage.Open(dir, o)
 	require.ErrorIs(t, err, storage.ErrIdentity)
 	require.ErrorContains(t, err, "its cluster id is a89cca42c19625c5, not a89cca42c19625c6")
