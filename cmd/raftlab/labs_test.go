@@ -21,20 +21,22 @@ import (
 // built is raftlab itself. A submission runs in a process that begins as raftlab,
 // and a verdict goes through an open file, so some things need the real program.
 var built = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "raftlab-test-")
-	if err != nil {
+	var err error
+	if builtIn, err = os.MkdirTemp("", "raftlab-test-"); err != nil {
 		return "", err
 	}
-	program := filepath.Join(dir, "raftlab.exe")
+	program := filepath.Join(builtIn, "raftlab.exe")
 	out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput()
 	os.Stderr.Write(out)
 	return program, err
 })
 
+var builtIn string // the folder of the program; "" if no test has wanted it
+
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if program, err := built(); err == nil {
-		os.RemoveAll(filepath.Dir(program))
+	if builtIn != "" {
+		os.RemoveAll(builtIn)
 	}
 	os.Exit(code)
 }
