@@ -314,7 +314,6 @@ func (w *world) afterWrite(s *server) error {
 			s.timers[kind] = change
 		}
 	}
-	s.disk.compact(effects.Compact)
 	if !s.lazy && len(s.waiting) > 0 {
 		if err := w.apply(s); err != nil {
 			return err
@@ -323,6 +322,7 @@ func (w *world) afterWrite(s *server) error {
 			return err
 		}
 	}
+	s.disk.compact(effects.Compact)
 	if len(w.records) > records {
 		return w.carryOut(s)
 	}
