@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"raftkv/api"
@@ -24,24 +26,21 @@ func Journey(ctx context.Context, config Config) (Report, error) {
 		return r.report, err
 	}
 	load := startLoad(r.endpoints(), r.config.Clients, r.config.Seed)
-	j := journey{r, kvclient.New(r.endpoints())}
-	defer j.client.Close()
-	err := j.travel(ctx)
+	r.operator = kvclient.New(r.endpoints())
+	defer r.operator.Close()
+	err := journey{r}.travel(ctx)
 	r.heal()
 	load.stop()
 	return r.report, errors.Join(err, load.check(ctx, &r.report, r.endpoints()), ctx.Err())
 }
 
-type journey struct {
-	*run
-	client *kvclient.KVClient
-}
+type journey struct{ *run }
 
 // changePatience bounds one step: starting servers, catching up, the change, and
 // a leader killed meanwhile.
 const changePatience = 60 * time.Second
 
-func (j *journey) travel(ctx context.Context) error {
+func (j journey) travel(ctx context.Context) error {
 	for _, step := range []func(context.Context) error{
 		func(ctx context.Context) error { return j.grow(ctx, 2, 3) },
 		j.killLeader,
@@ -69,7 +68,7 @@ func (j *journey) travel(ctx context.Context) error {
 }
 
 // grow starts servers that join, and lets them vote.
-func (j *journey) grow(ctx context.Context, ids ...int) error {
+func (j journey) grow(ctx context.Context, ids ...int) error {
 	added, err := j.addLearners(ctx, ids)
 	if err != nil {
 		return err
@@ -78,7 +77,7 @@ func (j *journey) grow(ctx context.Context, ids ...int) error {
 }
 
 // replace lets new servers vote in the place of others, all in one change.
-func (j *journey) replace(ctx context.Context, old, next []int) error {
+func (j journey) replace(ctx context.Context, old, next []int) error {
 	added, err := j.addLearners(ctx, next)
 	if err != nil {
 		return err
@@ -95,7 +94,7 @@ func (j *journey) replace(ctx context.Context, old, next []int) error {
 	return j.retire(old...)
 }
 
-func (j *journey) addLearners(ctx context.Context, ids []int) (added []uint64, err error) {
+func (j journey) addLearners(ctx context.Context, ids []int) (added []uint64, err error) {
 	for _, id := range ids {
 		s, err := j.newServer(id)
 		if err != nil {
@@ -119,7 +118,7 @@ func (j *journey) addLearners(ctx context.Context, ids []int) (added []uint64, e
 }
 
 // removeLeader takes the leader out of the cluster.
-func (j *journey) removeLeader(ctx context.Context) error {
+func (j journey) removeLeader(ctx context.Context) error {
 	leader, err := j.leader(ctx)
 	if err != nil {
 		return err
@@ -134,15 +133,15 @@ func (j *journey) removeLeader(ctx context.Context) error {
 
 // change makes one change of the members, against whatever the configuration is
 // by then: what it asks for is the same.
-func (j *journey) change(ctx context.Context, what string, fill func(*api.MembersRequest)) error {
+func (r *run) change(ctx context.Context, what string, fill func(*api.MembersRequest)) error {
 	for {
-		now, err := j.client.Members(ctx)
+		now, err := r.operator.Members(ctx)
 		if err == nil {
 			request := api.MembersRequest{Expected: now.Index}
 			fill(&request)
 			var done *api.MembersResponse
-			if done, err = j.client.ChangeMembers(ctx, request); err == nil {
-				j.logf("%s: configuration %d, voters %v, learners %v", what, done.Index, done.Voters, done.Learners)
+			if done, err = r.operator.ChangeMembers(ctx, request); err == nil {
+				r.logf("%s: configuration %d, voters %v, learners %v", what, done.Index, done.Voters, done.Learners)
 				return nil
 			}
 		}
@@ -157,7 +156,7 @@ func (j *journey) change(ctx context.Context, what string, fill func(*api.Member
 }
 
 // retire ends servers that are no members any more.
-func (j *journey) retire(ids ...int) error {
+func (j journey) retire(ids ...int) error {
 	for _, id := range ids {
 		for i, s := range j.servers {
 			if s.id == id {
@@ -172,7 +171,7 @@ func (j *journey) retire(ids ...int) error {
 	return nil
 }
 
-func (j *journey) killLeader(ctx context.Context) error {
+func (j journey) killLeader(ctx context.Context) error {
 	leader, err := j.leader(ctx)
 	if err != nil {
 		return err
@@ -182,15 +181,53 @@ func (j *journey) killLeader(ctx context.Context) error {
 }
 
 // snapshots lets every server cut its log short.
-func (j *journey) snapshots(ctx context.Context) error {
+func (j journey) snapshots(ctx context.Context) error {
 	for _, s := range j.servers {
-		taken, err := j.client.TakeSnapshot(ctx, s.http.target())
+		taken, err := j.operator.TakeSnapshot(ctx, s.http.target())
 		if err != nil {
 			return err
 		}
 		j.logf("server %d took a snapshot of index %d, %d bytes", s.id, taken.Index, taken.Bytes)
 	}
 	return nil
+}
+
+// changeMembers takes a server's vote away and gives it back. Every other time
+// the server leaves altogether, loses its disk, and joins again under its old id.
+func (r *run) changeMembers(ctx context.Context, victim *server) error {
+	ctx, cancel := context.WithTimeout(ctx, changePatience)
+	defer cancel()
+	id := []uint64{uint64(victim.id)}
+	if r.report.Faults[Members]%2 == 0 {
+		err := r.change(ctx, "demote", func(m *api.MembersRequest) { m.Demote = id })
+		if err != nil {
+			return err
+		}
+		if err := sleep(ctx, r.between(50, 500)); err != nil {
+			return err
+		}
+		return r.change(ctx, "promote", func(m *api.MembersRequest) { m.Promote = id })
+	}
+	if err := r.change(ctx, "remove", func(m *api.MembersRequest) { m.Remove = id }); err != nil {
+		return err
+	}
+	victim.kill()
+	if err := os.RemoveAll(filepath.Join(victim.dir, "data")); err != nil {
+		return err
+	}
+	r.logf("members: server %d comes back with an empty disk", victim.id)
+	via := r.servers[(slices.Index(r.servers, victim)+1)%len(r.servers)]
+	victim.args = append(r.commonArgs(victim), "--join", via.http.address())
+	if err := victim.start(); err != nil {
+		return err
+	}
+	err := r.change(ctx, "add", func(m *api.MembersRequest) {
+		m.Add = []api.NewMember{{ID: uint64(victim.id), Raft: victim.raft.address()}}
+	})
+	if err != nil {
+		return err
+	}
+	return r.change(ctx, "promote", func(m *api.MembersRequest) { m.Promote = id })
 }
 
 func (r *run) newServer(id int) (*server, error) {

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"raftkv/api"
@@ -34,6 +35,10 @@ type server struct {
 
 // startPatience bounds how long a process may take to serve.
 const startPatience = 20 * time.Second
+
+// stopPatience bounds how long it may take to stop: handing over, and answering
+// what is under way.
+const stopPatience = 15 * time.Second
 
 // start runs the process and waits until it serves.
 func (s *server) start() error {
@@ -114,6 +119,23 @@ func (s *server) kill() {
 	}
 	s.process.Process.Kill()
 	<-s.exited
+}
+
+// terminate asks the process to stop, as an operator would, and waits until it
+// has, which must be soon and without complaint.
+func (s *server) terminate() error {
+	if err := s.process.Process.Signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	select {
+	case <-s.exited:
+	case <-time.After(stopPatience):
+		return fmt.Errorf("server %d has not stopped %v after SIGTERM", s.id, stopPatience)
+	}
+	if code := s.process.ProcessState.ExitCode(); code != 0 {
+		return fmt.Errorf("server %d stopped with exit code %d after SIGTERM: %s", s.id, code, s.lastLine())
+	}
+	return nil
 }
 
 // status asks the server itself, not through the proxy.

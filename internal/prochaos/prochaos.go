@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"raftkv/kvclient"
 )
 
 // Config says what to run and how roughly.
@@ -44,10 +46,14 @@ const (
 	Reorder    Fault = "reorder"    // messages from one server to another overtake each other
 	LoseReply  Fault = "lose-reply" // connections of clients break
 	TornTail   Fault = "torn-tail"  // SIGKILL, and garbage behind the last record, as from a write that was under way
+	Snapshot   Fault = "snapshot"   // a server cuts its log short, and is killed right after
+	Transfer   Fault = "transfer"   // leadership goes to another server
+	Terminate  Fault = "terminate"  // SIGTERM to the leader, and a restart a little later
+	Members    Fault = "members"    // a server loses its voice, or its place and its disk, and gets it back
 )
 
 // AllFaults are all there are.
-var AllFaults = []Fault{KillLeader, KillAny, KillAll, Pause, CutLink, Isolate, SlowLink, Reorder, LoseReply, TornTail}
+var AllFaults = []Fault{KillLeader, KillAny, KillAll, Pause, CutLink, Isolate, SlowLink, Reorder, LoseReply, TornTail, Snapshot, Transfer, Terminate, Members}
 
 // Report tells what happened in a run.
 type Report struct {
@@ -85,6 +91,8 @@ func Run(ctx context.Context, config Config) (Report, error) {
 	if err := r.start(); err != nil {
 		return r.report, err
 	}
+	r.operator = kvclient.New(r.endpoints())
+	defer r.operator.Close()
 	load := startLoad(r.endpoints(), r.config.Clients, r.config.Seed)
 	harmErr := r.harm(ctx)
 	r.heal()
@@ -95,11 +103,12 @@ func Run(ctx context.Context, config Config) (Report, error) {
 
 // run is a cluster under chaos.
 type run struct {
-	config  Config
-	random  *rand.Rand
-	servers []*server
-	report  Report
-	began   time.Time
+	config   Config
+	random   *rand.Rand
+	servers  []*server
+	operator *kvclient.KVClient
+	report   Report
+	began    time.Time
 }
 
 func newRun(config Config) *run {
@@ -234,6 +243,33 @@ func (r *run) do(ctx context.Context, fault Fault) error {
 	case Reorder:
 		r.logf("%s: from server %d to server %d", fault, other.id, victim.id)
 		victim.raft.treat(other.id, treatment{reorder: true})
+	case Snapshot:
+		taken, err := r.operator.TakeSnapshot(ctx, victim.http.target())
+		if err != nil {
+			r.logf("%s: server %d took none: %v", fault, victim.id, err)
+		} else {
+			r.logf("%s: server %d, index %d, %d bytes", fault, victim.id, taken.Index, taken.Bytes)
+		}
+		return r.killAndRestart(ctx, fault, nil, victim)
+	case Transfer:
+		callCtx, cancel := context.WithTimeout(ctx, callPatience)
+		defer cancel()
+		leader, err := r.operator.TransferLeadership(callCtx, uint64(victim.id))
+		r.logf("%s: to server %d; now server %d leads (%v)", fault, victim.id, leader, err)
+		return nil // it may be aborted; what counts is what clients see
+	case Terminate:
+		leader, err := r.leader(ctx)
+		if err != nil {
+			return err
+		}
+		r.logf("%s: server %d", fault, leader.id)
+		if err := leader.terminate(); err != nil {
+			return err
+		}
+		sleepErr := sleep(ctx, r.between(50, 1200))
+		return errors.Join(leader.start(), sleepErr)
+	case Members:
+		return r.changeMembers(ctx, victim)
 	case LoseReply:
 		r.logf("%s: clients of server %d", fault, victim.id)
 		victim.http.breakAll()
