@@ -24,6 +24,7 @@ type cluster struct {
 	now     int
 	servers map[ServerID]*testServer
 	network []flying
+	side    map[ServerID]int // of a partition: messages reach one's own side only
 	healed  bool
 	seen    map[string]int // what has happened
 
@@ -168,6 +169,8 @@ func (c *cluster) carryOut(s *testServer, effects Effects) {
 					wait += c.rng.IntN(testT)
 				case HeartbeatTimer:
 					wait = testHeartbeat
+				case QuorumCheckTimer:
+					wait += c.rng.IntN(4 * testT) // late, so that a deposed leader believes in itself for long
 				}
 				s.deadlines[kind], s.numbers[kind] = c.now+wait, change
 			case StopTimer:
@@ -200,7 +203,7 @@ func (c *cluster) send(s *testServer, messages []Message) {
 		case TimeoutNowArgs:
 			c.seen["TimeoutNow"]++
 		}
-		if c.trouble(10) {
+		if c.side[m.From] != c.side[m.To] || c.trouble(10) {
 			continue
 		}
 		copies := 1
@@ -385,7 +388,7 @@ func (c *cluster) client(s *testServer) {
 	if c.trouble(0.3) {
 		s.events = append(s.events, TransferLeadership{c.ask(s, false), ServerID(c.rng.IntN(6))})
 	}
-	if c.trouble(1) {
+	if c.trouble(3) {
 		// Each server is made a voter, a learner, or none, as chance will have it.
 		var next Configuration
 		for id := ServerID(1); id <= 5; id++ {
@@ -403,6 +406,12 @@ func (c *cluster) client(s *testServer) {
 // tick is one millisecond.
 func (c *cluster) tick() {
 	c.now++
+	if c.trouble(0.2) {
+		clear(c.side)
+		for range c.rng.IntN(3) {
+			c.side[ServerID(1+c.rng.IntN(5))] = 1
+		}
+	}
 	c.network = slices.DeleteFunc(c.network, func(f flying) bool {
 		if f.at > c.now {
 			return false
@@ -456,7 +465,7 @@ func TestCluster(t *testing.T) {
 	for seed := range uint64(12) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			c := &cluster{t: t, rng: rand.New(rand.NewPCG(seed, 0)), servers: map[ServerID]*testServer{}, seen: seen,
-				leaders: map[Term]ServerID{}, hashes: map[Index]uint64{}, asked: map[RequestID]asked{}}
+				leaders: map[Term]ServerID{}, hashes: map[Index]uint64{}, asked: map[RequestID]asked{}, side: map[ServerID]int{}}
 			for id := ServerID(1); id <= 5; id++ {
 				c.servers[id] = &testServer{id: id, snapshots: map[Index]storedSnapshot{}}
 				c.start(c.servers[id])
@@ -480,6 +489,7 @@ func TestCluster(t *testing.T) {
 // question be answered.
 func (c *cluster) heal() {
 	c.healed = true
+	clear(c.side)
 	for range 15 * testT {
 		c.tick()
 	}
