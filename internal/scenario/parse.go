@@ -203,21 +203,24 @@ func (p *parser) parseStatement(words []string) (func(*world) error, error) {
 
 // parseServerStatement is for what begins with a server's number.
 func (p *parser) parseServerStatement(id raft.ServerID, words []string) (func(*world) error, error) {
-	if len(words) > 1 && words[0] == "submits" {
-		commands := commandsOf(words[1:])
-		return func(w *world) error { return w.submit(id, commands) }, nil
+	if len(words) == 0 {
+		return nil, errStatement
 	}
-	if len(words) > 0 {
-		switch words[0] {
-		case "reads":
-			return parseRead(id, words[1:])
-		case "changes":
-			ask, err := p.parseChange(id, words[1:])
-			return mustTake(id, ask), err
-		case "transfers":
-			ask, err := p.parseTransfer(id, words[1:])
-			return mustTake(id, ask), err
+	switch rest := words[1:]; words[0] {
+	case "submits":
+		if len(rest) == 0 {
+			return nil, errStatement
 		}
+		commands := commandsOf(rest)
+		return func(w *world) error { return w.submit(id, commands) }, nil
+	case "reads":
+		return parseRead(id, rest)
+	case "changes":
+		ask, err := p.parseChange(id, rest)
+		return mustTake(id, ask), err
+	case "transfers":
+		ask, err := p.parseTransfer(id, rest)
+		return mustTake(id, ask), err
 	}
 	switch strings.Join(words, " ") {
 	case "times out":
