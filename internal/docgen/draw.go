@@ -36,7 +36,7 @@ type note struct {
 }
 
 type entry struct {
-	term      raft.Term
+	above     string // the small word in the upper half: its term
 	command   string
 	committed bool
 }
@@ -170,21 +170,22 @@ func (a *artist) begin() {
 // drawCalls draws what clients hear or say before a line, and puts down what is
 // to be said there.
 func (a *artist) drawCalls(before int) {
-	for ; a.saysDone < len(a.f.says) && a.f.says[a.saysDone].line < before; a.saysDone++ {
-		said := a.f.says[a.saysDone]
-		c := a.f.column(said.server)
-		row := a.bottom()
-		a.use(c, row)
-		a.add(note{column: c, row: row, lines: []string{said.text}})
-	}
-	for ; a.callsDone < len(a.f.calls); a.callsDone++ {
-		c := a.f.calls[a.callsDone]
-		if c.line >= before {
+	for {
+		says, calls := a.f.says[a.saysDone:], a.f.calls[a.callsDone:]
+		switch {
+		case len(says) > 0 && says[0].line < before && (len(calls) == 0 || says[0].line <= calls[0].line):
+			a.saysDone++
+			c, row := a.f.column(says[0].server), a.bottom()
+			a.use(c, row)
+			a.add(note{column: c, row: row, lines: []string{says[0].text}})
+		case len(calls) > 0 && calls[0].line < before:
+			a.callsDone++
+			row := a.bottom()
+			a.drawCall(calls[0], row)
+			a.use(a.f.column(calls[0].from), row)
+		default:
 			return
 		}
-		row := a.bottom()
-		a.drawCall(c, row)
-		a.use(a.f.column(c.from), row)
 	}
 }
 
@@ -230,7 +231,7 @@ func (a *artist) happens(h scenario.Happening) {
 		if a.f.hides(h.Message.From, h.Message.To, h.Line) {
 			return
 		}
-		a.flying[h.Number] = &arrow{from: from, to: to, sent: max(0, a.nextRow[from]-1), text: describe(h.Message), inFlight: true}
+		a.flying[h.Number] = &arrow{from: from, to: to, sent: max(0, a.nextRow[from]-1), text: a.f.describe(h.Message), inFlight: true}
 		if !a.shown() {
 			a.flying[h.Number].sent = -1
 		}
@@ -238,7 +239,7 @@ func (a *artist) happens(h scenario.Happening) {
 		if a.f.hides(h.Message.From, h.Message.To, h.Line) {
 			return
 		}
-		a.flying[h.Number] = &arrow{from: from, to: to, sent: a.lineRow, text: describe(h.Message) + " (copy)", inFlight: true}
+		a.flying[h.Number] = &arrow{from: from, to: to, sent: a.lineRow, text: a.f.describe(h.Message) + " (copy)", inFlight: true}
 		if a.shown() {
 			a.use(from, a.lineRow)
 		}
@@ -289,13 +290,25 @@ func (a *artist) step(h scenario.Happening) {
 	}
 	n := note{column: c}
 	var happened bool
-	switch r.Event.(type) {
+	switch ev := r.Event.(type) {
 	case raft.ElectionTimeout:
 		n.lines, happened = append(n.lines, "times out"), true
 	case raft.HeartbeatTimeout:
 		happened = true
 	case raft.Submit:
 		happened = true
+	case raft.Read:
+		n.lines, happened = append(n.lines, "a read comes"), true
+	case raft.ChangeConfiguration:
+		n.lines, happened = append(n.lines, fmt.Sprintf("shall change to {%s}", trace.Configuration(ev.Next))), true
+	case raft.TransferLeadership:
+		n.lines, happened = append(n.lines, fmt.Sprintf("shall hand over to %d", ev.To)), true
+	case raft.TransferTimeout:
+		n.lines, happened = append(n.lines, "waits no longer"), true
+	case raft.LeaderContactTimeout:
+		n.lines, happened = append(n.lines, "has heard no leader for T"), true
+	case raft.SnapshotStored:
+		n.lines, happened = append(n.lines, fmt.Sprintf("has snapshot %d", ev.Snapshot.Index)), true
 	case raft.Saved:
 		if later { // on a line of its own: the disk was slow
 			n.lines, happened = append(n.lines, "has saved"), true
@@ -373,15 +386,44 @@ func (a *artist) finish() {
 
 func logOf(c core.Core, s raft.Status) []entry {
 	var log []entry
-	for i := raft.Index(1); i <= s.LastIndex; i++ {
+	if s.FirstIndex > 1 {
+		log = append(log, entry{"snapshot", fmt.Sprintf("of 1 to %d", s.FirstIndex-1), true})
+	}
+	for i := max(1, s.FirstIndex); i <= s.LastIndex; i++ {
 		e, _ := c.Entry(i)
-		command := trace.Command(e.Command)
-		if e.Kind == raft.EntryEmpty {
-			command = "-"
-		}
-		log = append(log, entry{e.Term, command, i <= s.CommitIndex})
+		log = append(log, entry{fmt.Sprintf("t%d", e.Term), content(e), i <= s.CommitIndex})
 	}
 	return log
+}
+
+// content says what an entry holds.
+func content(e raft.LogEntry) string {
+	switch e.Kind {
+	case raft.EntryEmpty:
+		return "-"
+	case raft.EntryConfiguration:
+		if c, err := raft.DecodeConfiguration(e.Command); err == nil {
+			return "{" + trace.Configuration(c) + "}"
+		}
+	}
+	return trace.Command(e.Command)
+}
+
+// describe says what a message is about, with its round if the figure is about that.
+func (f *figure) describe(m raft.Message) string {
+	text := describe(m)
+	if !f.rounds {
+		return text
+	}
+	switch b := m.Body.(type) {
+	case raft.AppendEntriesArgs:
+		text += fmt.Sprintf(", round %d", b.Round)
+	case raft.AppendEntriesReply:
+		text += fmt.Sprintf(", round %d", b.Round)
+	case raft.TimeoutNowArgs:
+		text += fmt.Sprintf(", round %d", b.Round)
+	}
+	return text
 }
 
 // describe says in two or three words what a message is about.
@@ -407,11 +449,7 @@ func describe(m raft.Message) string {
 		}
 		var words []string
 		for _, e := range b.Entries {
-			command := trace.Command(e.Command)
-			if e.Kind == raft.EntryEmpty {
-				command = "-"
-			}
-			words = append(words, fmt.Sprintf("%d:%s", e.Term, command))
+			words = append(words, fmt.Sprintf("%d:%s", e.Term, content(e)))
 		}
 		return fmt.Sprintf("after %d/t%d: %s", b.PrevLogIndex, b.PrevLogTerm, strings.Join(words, " "))
 	case raft.AppendEntriesReply:
@@ -419,6 +457,18 @@ func describe(m raft.Message) string {
 			return fmt.Sprintf("ok up to %d", b.MatchIndex)
 		}
 		return "no"
+	case raft.InstallSnapshotArgs:
+		if b.Length == 0 {
+			return fmt.Sprintf("snapshot %d: how much?", b.Snapshot.Index)
+		}
+		return fmt.Sprintf("snapshot %d: bytes %d to %d of %d", b.Snapshot.Index, b.Offset, b.Offset+b.Length, b.Snapshot.Size)
+	case raft.InstallSnapshotReply:
+		if b.MatchIndex != 0 {
+			return fmt.Sprintf("ok up to %d", b.MatchIndex)
+		}
+		return fmt.Sprintf("from byte %d on", b.NextOffset)
+	case raft.TimeoutNowArgs:
+		return fmt.Sprintf("TimeoutNow t%d", b.Term)
 	}
 	return fmt.Sprintf("%T", m.Body)
 }

@@ -29,6 +29,7 @@ type figure struct {
 	skipped map[int]bool // lines that happen and are not shown
 	logs    bool         // show what the logs hold where they change
 	stop    int          // end when so many messages have arrived or are lost; 0: at the end
+	rounds  bool         // say of heartbeats and of answers which round they belong to
 	landed  bool         // leave out what is still in flight at the end
 	calls   []call
 	says    []say
@@ -61,6 +62,7 @@ type say struct {
 //	                                 sent in line 12; all
 //	  skip    9 10                   lines that happen and are not shown
 //	  logs                           show the logs where they change
+//	  rounds                         say to which round a message belongs
 //	  stop    7                      end when 7 messages have arrived or are lost
 //	  landed                         leave out what is in flight at the end
 //	  call    9 A->1 put x foo       at line 9 client A asks server 1
@@ -128,6 +130,8 @@ func (f *figure) set(word, rest string) error {
 		n, err := strconv.Atoi(rest)
 		f.stop = n
 		return err
+	case "rounds":
+		f.rounds = true
 	case "landed":
 		f.landed = true
 	case "call":
@@ -145,7 +149,7 @@ func (f *figure) set(word, rest string) error {
 		line, _ := strconv.Atoi(m[1])
 		f.says = append(f.says, say{line, m[2], m[3]})
 	default:
-		return fmt.Errorf("no word %q; there are caption story columns hide skip logs stop landed call say", word)
+		return fmt.Errorf("no word %q; there are caption story columns hide skip logs rounds stop landed call say", word)
 	}
 	return nil
 }

@@ -135,7 +135,7 @@ func noteText(n note) string { return strings.Join(n.lines, "; ") }
 
 const entryHeight = 30
 
-func (e entry) width() float64 { return max(26, float64(len(e.command))*7+10) }
+func (e entry) width() float64 { return max(26, float64(max(len(e.command), len(e.above)))*7+10) }
 
 func logWidth(entries []entry) float64 {
 	w := 0.0
@@ -225,7 +225,7 @@ func (p *painter) note(n note) {
 			style = fmt.Sprintf(`fill="%s" stroke="%s" stroke-width="2"`, accent, ink)
 		}
 		p.f(`<rect x="%.1f" y="%.1f" width="%.1f" height="%d" %s/>`, left+1, log.y0, e.width()-3, entryHeight, style)
-		p.f(`<text x="%.1f" y="%.1f" font-size="10" text-anchor="middle">t%d</text>`, left+e.width()/2, log.y0+11, e.term)
+		p.f(`<text x="%.1f" y="%.1f" font-size="10" text-anchor="middle">%s</text>`, left+e.width()/2, log.y0+11, e.above)
 		p.f(`<text x="%.1f" y="%.1f" font-size="11" text-anchor="middle">%s</text>`, left+e.width()/2, log.y0+24, html.EscapeString(e.command))
 		left += e.width()
 	}
