@@ -32,6 +32,13 @@ type membership struct {
 	pause   time.Duration
 }
 
+// Endpoints returns whom the client asks now: the members that it can reach, or
+// what was given to [New] as long as it knows of no others.
+func (c *KVClient) Endpoints() []string {
+	_, endpoints, _ := c.whomToAsk()
+	return slices.Clone(endpoints)
+}
+
 // noticeConfiguration starts a look at the members if a server has told of a
 // newer configuration. The caller holds the lock.
 func (c *KVClient) noticeConfiguration(endpoint string, configuration uint64) {

@@ -280,6 +280,8 @@ func TestRefusedSubmitIsNotApplied(t *testing.T) {
 	}{
 		"busy":       {raft.ErrBusy, `"RespStatus":"Busy","Outcome":"not_applied"`},
 		"not leader": {&raft.NotLeaderError{Leader: 2, Term: 2}, `"RespStatus":"NotLeader","Outcome":"not_applied"`},
+		// Definitely, and soon over: a client tries again (pitfall TR-05).
+		"handing over": {raft.ErrTransferring, `"RespStatus":"Busy","Outcome":"not_applied"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -4,10 +4,12 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -16,6 +18,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"raftkv/kvclient"
 )
 
 // fleet is the servers of a cluster, each a process that may be started, killed
@@ -516,4 +520,34 @@ func TestSystemMemberAddInterrupted(t *testing.T) {
 	f.start(2, "--join", f.http(1))
 	require.Contains(t, f.running[2].output.String(), "joining: server 2 is a member of cluster")
 	require.Equal(t, "OK: voters 1, 2\n", f.must("member", "add", "2="+f.raft(2)))
+}
+
+// A program that runs all the time was given the first three addresses. All
+// three are replaced while it writes now and then: it never notices.
+func TestSystemClientOutlivesTheServersItWasGiven(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, 6)
+	f.begin(3)
+	client := kvclient.New(strings.Split(f.endpoints, ","))
+	defer client.Close()
+	write := func(value string) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		_, err := client.Append(ctx, "log", value)
+		require.NoError(t, err)
+	}
+	write("a")
+	for id := 4; id <= 6; id++ {
+		f.start(id, "--join", f.http(1))
+	}
+	f.must("member", "replace", "1=4@"+f.raft(4), "2=5@"+f.raft(5), "3=6@"+f.raft(6))
+	f.eventually("the client learns of it in use", func() bool {
+		write(".")
+		return slices.Contains(client.Endpoints(), "http://"+f.http(4))
+	})
+	f.kill(1, 2, 3)
+	write("b")
+	f.knows(4, 5, 6)
+	require.Regexp(t, `^a\.+b\n$`, f.must("get", "log"))
 }

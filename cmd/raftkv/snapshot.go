@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -128,12 +129,12 @@ its whole log, with last entries that perhaps were never committed.`,
 				}
 				return f.printContent(cmd.OutOrStdout(), args[0], content)
 			}
-			client, ctx, done, err := f.connect(cmd.Context())
-			if err != nil {
+			if err := f.check(); err != nil {
 				return err
 			}
-			defer done()
-			content, err := f.save(ctx, client, args[0], api.Consistency(level))
+			client := kvclient.New(f.list())
+			defer client.Close()
+			content, err := f.save(cmd.Context(), client, args[0], api.Consistency(level))
 			if err != nil {
 				return f.explain(cmd, err)
 			}
@@ -148,7 +149,9 @@ its whole log, with last entries that perhaps were never committed.`,
 
 // save asks one server after the other until one has sent its store.
 func (f *clientFlags) save(ctx context.Context, client *kvclient.KVClient, path string, level api.Consistency) (*content, error) {
-	views := askAll(ctx, client, f.list())
+	askCtx, cancel := context.WithTimeout(ctx, f.timeout)
+	views := askAll(askCtx, client, f.list())
+	cancel()
 	views = slices.DeleteFunc(views, func(v nodeView) bool { return v.Status == nil })
 	leader := leaderOf(views)
 	slices.SortStableFunc(views, func(a, b nodeView) int {
@@ -165,7 +168,17 @@ func (f *clientFlags) save(ctx context.Context, client *kvclient.KVClient, path 
 	}
 	var last error
 	for _, v := range views {
-		c, err := saveFile(path, func(w io.Writer) error { return client.SaveSnapshot(ctx, v.Endpoint, level, w) })
+		c, err := saveFile(path, func(w io.Writer) error {
+			// A large store may take its time, as long as something arrives.
+			ctx, cancel := context.WithCancelCause(ctx)
+			defer cancel(nil)
+			stall := time.AfterFunc(f.timeout, func() { cancel(context.DeadlineExceeded) })
+			defer stall.Stop()
+			return client.SaveSnapshot(ctx, v.Endpoint, level, writerFunc(func(b []byte) (int, error) {
+				stall.Reset(f.timeout)
+				return w.Write(b)
+			}))
+		})
 		var ready *failure
 		if err == nil || errors.As(err, &ready) {
 			return c, err
@@ -178,6 +191,10 @@ func (f *clientFlags) save(ctx context.Context, client *kvclient.KVClient, path 
 	}
 	return nil, unavailable("nothing was saved (%s); %s", reason(last), hint)
 }
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 
 // saveFile writes beside path first: a file of that name is always whole.
 func saveFile(path string, write func(io.Writer) error) (*content, error) {
