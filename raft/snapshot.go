@@ -92,10 +92,10 @@ func (cm *ConsensusModule) install(s Snapshot) {
 }
 
 // compact drops the beginning of the log, which the snapshot stands for. It
-// keeps a tail for followers that are only a little behind, and what a follower
-// will need next that is being sent a snapshot: else it would have to be sent
-// another one, and again (pitfall SN-10). It never drops what the state machine
-// has yet to take in.
+// keeps a tail for followers that were away for a moment, and what one that is
+// catching up needs next: else that one would have to be sent a snapshot, and
+// when it has it another one, and again (pitfall SN-10). It never drops what the
+// state machine has yet to take in.
 func (cm *ConsensusModule) compact() {
 	upTo := min(cm.snapshot.Index, cm.lastApplied)
 	for tail := 0; upTo >= cm.log.first; upTo-- {
@@ -105,14 +105,28 @@ func (cm *ConsensusModule) compact() {
 		}
 	}
 	for _, peerID := range cm.peerIDs {
-		if w := cm.windows[peerID]; w != nil && w.sending && cm.affords(w.snapshot.Index) {
-			upTo = min(upTo, w.snapshot.Index)
+		if has, follows := cm.catchingUp(peerID); follows && cm.affords(has) {
+			upTo = min(upTo, has)
 		}
 	}
 	if upTo >= cm.log.first {
 		cm.log.compact(upTo)
 		cm.out.Compact = upTo
 	}
+}
+
+// catchingUp returns up to where a follower has the log, or will have it when it
+// has got the snapshot that it is being sent, and whether anything is kept for
+// it: not for one that has been silent.
+func (cm *ConsensusModule) catchingUp(id ServerID) (has Index, follows bool) {
+	w := cm.windows[id]
+	switch {
+	case w == nil:
+		return 0, false
+	case w.sending:
+		return w.snapshot.Index, true
+	}
+	return cm.matchIndex[id], cm.preVote.heard[id] || cm.preVote.heardBefore[id]
 }
 
 // affords reports whether the log from index on may be kept for a follower's sake.

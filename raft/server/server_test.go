@@ -23,18 +23,24 @@ type cluster struct {
 
 	nodes map[raft.ServerID]*node
 	cut   map[[2]raft.ServerID]bool
+	slow  raft.ServerID // everything to it takes slowness
+	batch int           // raft.Config's MaxBatchBytes
+	tail  int           // raft.Config's TrailingBytes; 0 means that next to nothing is kept
 }
+
+const slowness = 10 * time.Millisecond
 
 type node struct {
 	*Server
 	storage storage.Storage
 
-	mu      sync.Mutex
-	applied []string // the commands that were consumed
-	at      raft.CommitEntry
-	hold    chan struct{} // if not nil, the consumer waits for it to be closed
-	seen    []raft.Status // what Observe was told
-	sent    int           // messages that left
+	mu       sync.Mutex
+	applied  []string // the commands that were consumed
+	at       raft.CommitEntry
+	hold     chan struct{} // if not nil, the consumer waits for it to be closed
+	seen     []raft.Status // what Observe was told
+	restored int           // snapshots that the consumer was given
+	sent     int           // messages that left
 }
 
 func newCluster(t *testing.T, stores ...storage.Storage) *cluster {
@@ -57,7 +63,7 @@ func (c *cluster) prepare(id raft.ServerID, store storage.Storage, n int) {
 	nd := &node{storage: store}
 	commitChan := make(chan raft.CommitEntry)
 	s, err := New(Config{
-		Raft:       raft.Config{Cluster: 7, ID: id, Configuration: raft.NewConfiguration(voters...), MaxBacklogBytes: 1 << 20, TrailingBytes: 1},
+		Raft:       raft.Config{Cluster: 7, ID: id, Configuration: raft.NewConfiguration(voters...), MaxBacklogBytes: 1 << 20, TrailingBytes: max(1, c.tail), MaxBatchBytes: c.batch},
 		Storage:    store,
 		CommitChan: commitChan,
 		Observe: func(s raft.Status) {
@@ -75,6 +81,7 @@ func (c *cluster) prepare(id raft.ServerID, store storage.Storage, n int) {
 			nd.at = e
 			if e.Kind == raft.EntrySnapshot {
 				nd.applied = readState(c.t, e.Installed.Data)
+				nd.restored++
 			}
 			if e.Kind == raft.EntryCommand {
 				nd.applied = append(nd.applied, string(e.Command))
@@ -111,7 +118,11 @@ func (l *link) Send(messages []raft.Message) {
 		from.mu.Lock()
 		from.sent++
 		from.mu.Unlock()
-		if to != nil && !cut {
+		switch {
+		case to == nil || cut:
+		case m.To == l.c.slow:
+			time.AfterFunc(slowness, func() { to.Deliver([]raft.Message{m}) })
+		default:
 			to.Deliver([]raft.Message{m})
 		}
 	}

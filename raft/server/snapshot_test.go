@@ -81,6 +81,56 @@ func TestFollowerGetsASnapshot(t *testing.T) {
 	})
 }
 
+// A follower far behind gets a snapshot over a link so slow that the leader takes
+// ten newer ones meanwhile, and cuts its log short behind each. What the follower
+// needs next is kept for it, and later a tail of the log, so one snapshot is
+// enough (pitfall SN-10).
+func TestSlowFollowerIsNotChasedForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &cluster{t: t, nodes: map[raft.ServerID]*node{}, cut: map[[2]raft.ServerID]bool{}, batch: 4 << 10, tail: 16 << 10}
+		for id := raft.ServerID(1); id <= 3; id++ {
+			c.prepare(id, storage.NewMapStorage(), 3)
+		}
+		for id := raft.ServerID(1); id <= 3; id++ {
+			c.nodes[id].Start(&link{c, id})
+		}
+		t.Cleanup(c.stop)
+		lead := c.nodes[c.leader()]
+		away := c.leader()%3 + 1
+		c.cutBoth(away, 1, 2, 3)
+		write := func() {
+			_, _, err := lead.Submit(t.Context(), fmt.Appendf(nil, "%0100d", lead.Status().LastIndex))
+			require.NoError(t, err)
+		}
+		for range 2000 {
+			write()
+		}
+		pass(time.Second)
+		require.NoError(t, lead.takeSnapshot())
+		pass(time.Second)
+
+		c.mu.Lock()
+		c.slow = away
+		c.mu.Unlock()
+		c.heal()
+		taken := 0
+		for ms := range 3000 { // a command each millisecond, a snapshot each fiftieth
+			write()
+			if ms%50 == 0 {
+				require.NoError(t, lead.takeSnapshot())
+				taken++
+			}
+			pass(time.Millisecond)
+		}
+		behind := lead.Status().LastIndex - c.nodes[away].Status().LastIndex
+		require.Less(t, behind, raft.Index(100), "it follows, as far as its link lets it")
+		n := c.nodes[away]
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		require.Equal(t, 1, n.restored, "of the %d snapshots taken it needed one", taken)
+	})
+}
+
 // A part that was damaged on its way is noticed when the last one has come, and
 // all of it is sent again.
 func TestDamagedSnapshotIsSentAgain(t *testing.T) {
