@@ -48,9 +48,38 @@ func (d *plan) chapters(s *source) {
 		}
 		d.faults[warpClock] = 0
 	}
+	if s.oneIn(6) {
+		d.disputedLease(s)
+	}
 	for len(d.clockRate) < d.nodes+d.spares {
 		d.clockRate = append(d.clockRate, 1000)
 	}
+}
+
+// disputedLease draws together what it takes to see two leaders at once, one of
+// them under a lease: servers that are back at once after a crash, links that are
+// cut in one direction so that a follower stands for election whom the others
+// hear, answers that are slow to reach the leader, and many reads.
+func (d *plan) disputedLease(s *source) {
+	timeout := d.electionTimeout
+	d.nodes, d.spares, d.changeEvery = 3, 0, 0
+	d.clockRate = []int{1000, 1000, 1000}
+	d.raft.DisableQuorumCheck = false
+	d.heartbeat = timeout / 10
+	d.levels = [levels]int{byLease: 5, byRound: 1}
+	d.anywhere = 300
+	d.clients, d.width, d.anonymous, d.simple = 4, 4, 1, 1
+	d.burst = 0
+	d.operations = 400
+	d.slowLinks = []slowLink{{s.below(3), s.below(3), timeout / time.Duration(s.between(2, 6))}}
+	d.linkDelay, d.linkJitter = timeout/100, timeout/50
+	d.drop, d.late = 0, 0
+	d.saveTime, d.slowSave = 0, 0
+	d.loopDelay, d.applyDelay = 0, 0
+	d.downTime = time.Millisecond
+	d.faultEvery = timeout
+	d.faults = [faultKinds]int{isolateLeader: 2, oneWayCut: 4, cutLink: 4, crashServer: 6, deafServer: 1, muteServer: 1, transferLeader: 2}
+	d.triggers = [triggers]int{}
 }
 
 // describeChapters is the part of String about them.

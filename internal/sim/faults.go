@@ -250,8 +250,11 @@ func (s *simulation) considerCrash(n *node, before *raft.Status) {
 		n.crashes++
 		random := newSource(s.seed, fmt.Sprint("crash ", n.index, " ", n.crashes))
 		doom := phase(random.between(int(atOnce), int(afterAll)))
-		if trigger(t) == onSaving || trigger(t) == onAppending && random.oneIn(2) {
+		switch {
+		case trigger(t) == onSaving:
 			doom = duringSave
+		case trigger(t) == onAppending && random.oneIn(2):
+			doom = pick(random, duringSave, afterSend) // others have what this server will lose
 		}
 		s.nextTrigger = s.now + random.around(s.plan.triggerGap)
 		if s.decide(crashTrigger, int(n.id), 1+t, true) {

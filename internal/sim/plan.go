@@ -14,8 +14,9 @@ import (
 // and a good one never repeats an election. So each seed is a world of its own
 // (swarm testing), and many rates are drawn as "none at all" in a part of them.
 type plan struct {
-	nodes int
-	raft  raft.Config // all but the ids
+	staged bool // for one purpose: what would disturb it is left out
+	nodes  int
+	raft   raft.Config // all but the ids
 
 	electionTimeout time.Duration
 	heartbeat       time.Duration
@@ -194,7 +195,7 @@ func drawPlan(p Profile, seed uint64) plan {
 	if p.Disks {
 		d.moreFaults(newSource(seed, "more faults"))
 	}
-	if p.Extensions {
+	if p.Extensions && !d.staged {
 		d.chapters(newSource(seed, "chapters"))
 	}
 
@@ -226,6 +227,7 @@ func (d *plan) moreFaults(s *source) {
 // while answers to what it sent before are still under way.
 func (d *plan) restlessLeader(s *source) {
 	timeout := d.electionTimeout
+	d.staged = true
 	d.nodes = pick(s, 3, 3, 5)
 	d.clockRate = make([]int, d.nodes)
 	for i := range d.clockRate {
@@ -239,9 +241,11 @@ func (d *plan) restlessLeader(s *source) {
 	d.downTime = time.Millisecond
 	d.triggers = [triggers]int{onAppending: 500}
 	d.triggerGap = 2 * timeout
-	d.drop = s.between(50, 200)
+	d.drop = s.between(100, 300)
 	d.late, d.lateBy = s.between(50, 200), 6*timeout
-	d.slowLinks = []slowLink{{s.below(d.nodes), favourite, s.span(timeout, 4*timeout)}}
+	d.slowLinks = []slowLink{{(favourite + 1) % d.nodes, favourite, s.span(timeout, 3*timeout)}}
+	// Else the others have soon written again what the old answer says they have.
+	d.slowSave, d.slowSaveTime = s.between(200, 400), 3*timeout
 	d.faultEvery = 2 * time.Second
 	d.clients, d.anonymous, d.simple, d.width = 4, 1, 1, 4
 }

@@ -43,6 +43,10 @@ type Config struct {
 	// credulous plants a bug that is in no core: servers take any disk for the one
 	// that they knew.
 	credulous bool
+
+	// spoil plants a bug that is in no core either: what it makes of a snapshot's
+	// bytes is written, and the states are not compared.
+	spoil func([]byte) []byte
 }
 
 // Report is what came of a seed.

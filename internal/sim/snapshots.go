@@ -65,6 +65,11 @@ func (s *simulation) takeSnapshot(n *node) {
 		s.fail("snapshot", "server %d cannot write its state: %v", n.id, err)
 		return
 	}
+	if s.config.spoil != nil {
+		spoiled := s.config.spoil(b.Bytes())
+		b.Reset()
+		b.Write(spoiled)
+	}
 	if _, known := s.states[v.machine.AppliedIndex()]; !known {
 		s.states[v.machine.AppliedIndex()] = v.machine.Hash()
 	}
@@ -195,7 +200,7 @@ func (s *simulation) restore(n *node, e raft.CommitEntry) {
 		s.fail("snapshot", "server %d cannot read the snapshot up to index %d: %v", n.id, e.Index, err)
 	case m.AppliedIndex() != e.Index:
 		s.fail("snapshot", "server %d has a snapshot up to index %d in which %d are applied", n.id, e.Index, m.AppliedIndex())
-	case m.Hash() != s.states[e.Index]:
+	case m.Hash() != s.states[e.Index] && s.config.spoil == nil:
 		s.fail("state", "server %d has another state in its snapshot up to index %d than was written", n.id, e.Index)
 	default:
 		v.machine, v.since, v.appliedTerm = m, 0, e.Term
