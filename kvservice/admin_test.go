@@ -128,7 +128,7 @@ func TestChangeIsAnsweredWhenItIsFinished(t *testing.T) {
 			index, commit raft.Index
 		}{{joint, 10, 9}, {joint, 10, 10}, {next, 11, 10}} {
 			r.put(step.c, step.index, step.commit)
-			time.Sleep(time.Second) // of the bubble
+			<-time.After(time.Second) // of the bubble
 			require.False(t, p.isDone(), "%+v", step)
 		}
 		r.put(next, 11, 11)
@@ -149,7 +149,7 @@ func TestPromotionIsAnsweredWhenItIsFinished(t *testing.T) {
 		r.change = func(raft.Index, raft.Configuration) error { return nil }
 		p := goPost(s, api.PathAdminMembers, `{"Expected":9,"Promote":[4]}`)
 		r.put(joint, 10, 10)
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		require.False(t, p.isDone())
 		r.put(next, 11, 11)
 		<-p.done
