@@ -135,7 +135,7 @@ func TestChangeIsAnsweredWhenItIsFinished(t *testing.T) {
 		<-p.done
 		require.Equal(t, 200, p.code, p.body)
 		require.JSONEq(t, `{"RespStatus":"OK","Outcome":"applied","Index":11,"Voters":[2,3,4],"Leader":1,"LeaderHTTP":"h1:80","Members":[
-			{"ID":2,"Raft":"h:2","HTTP":"h2:80","Role":"voter"},{"ID":3,"Raft":"h:3","HTTP":"h3:80","Role":"voter"},{"ID":4,"Raft":"h:4","HTTP":"h4:80","Role":"voter"}]}`, p.body)
+			{"ID":2,"Raft":"h:2","HTTP":"h2:80","Role":"voter"},{"ID":3,"Raft":"h:3","HTTP":"h3:80","Role":"voter"},{"ID":4,"Raft":"h:4","HTTP":"h4:80","Role":"voter","Since":9}]}`, p.body)
 	})
 }
 
