@@ -159,4 +159,3 @@ func (s *FileStorage) takeUp(f *found) error {
 	}
 	return s.write(raft.Save{CurrentTerm: state.CurrentTerm, VotedFor: state.VotedFor, Reset: state.Start})
 }
-
