@@ -43,6 +43,7 @@ func (cm *ConsensusModule) handleRequestVote(from ServerID, args RequestVoteArgs
 	// asked again by the same candidate, the answer is the same.
 	grant := args.Term == cm.currentTerm &&
 		(cm.votedFor == None || cm.votedFor == from) &&
+		!cm.meansAnother(cm.configuration) &&
 		cm.log.upToDate(args.LastLogIndex, args.LastLogTerm) // RV-2
 	if grant {
 		cm.votedFor = from

@@ -113,11 +113,18 @@ func (cm *ConsensusModule) useConfiguration() {
 // those whom the latest configuration names, not its own (pitfall MB-04).
 func (cm *ConsensusModule) mayCampaign() bool {
 	for _, c := range cm.configurations {
-		if c.IsVoter(cm.id) && (cm.config.AddedAfter == 0 || c.Address(cm.id).Since > cm.config.AddedAfter) {
+		if c.IsVoter(cm.id) && !cm.meansAnother(c.Configuration) {
 			return true
 		}
 	}
 	return false
+}
+
+// meansAnother reports whether what a configuration says of this server's id is
+// about the one whose place it has taken (Config.AddedAfter). What that one has
+// promised is lost, so this one neither leads nor votes for it.
+func (cm *ConsensusModule) meansAnother(c Configuration) bool {
+	return cm.config.AddedAfter != 0 && c.Address(cm.id).Since <= cm.config.AddedAfter
 }
 
 // handleChangeConfiguration begins a change (§6). If the voters change it takes

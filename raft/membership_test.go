@@ -495,5 +495,10 @@ func TestWhoCameForAnotherDoesNotLeadInItsPlace(t *testing.T) {
 		cm, timer := start(t, Config{ID: 2, AddedAfter: test.addedAfter, DisablePreVote: true}, log(test.in))
 		stepSaved(cm, ElectionTimeout{timer})
 		require.Equal(t, test.leads, cm.state == Leader, "added after %d, in %v", test.addedAfter, test.in)
+
+		// Nor does it vote in its place: the other one may have voted in this term.
+		cm, _ = start(t, Config{ID: 2, AddedAfter: test.addedAfter, DisableQuorumCheck: true}, log(test.in))
+		reply := cm.Step(message(1, 2, RequestVoteArgs{Term: 4, CandidateID: 1, LastLogIndex: 9, LastLogTerm: 3})).SendAfter[0].Body
+		require.Equal(t, test.leads, reply.(RequestVoteReply).VoteGranted, "added after %d, in %v", test.addedAfter, test.in)
 	}
 }
