@@ -43,8 +43,10 @@ func (cm *ConsensusModule) handleRequestVote(from ServerID, args RequestVoteArgs
 	// asked again by the same candidate, the answer is the same.
 	grant := args.Term == cm.currentTerm &&
 		(cm.votedFor == None || cm.votedFor == from) &&
-		!cm.meansAnother(cm.configuration) &&
 		cm.log.upToDate(args.LastLogIndex, args.LastLogTerm) // RV-2
+	if cm.meansAnother(cm.configuration) {
+		grant = false // the other one may have voted
+	}
 	if grant {
 		cm.votedFor = from
 		// FOL-2. Only for a vote we gave: a candidate that cannot win must not keep
