@@ -137,12 +137,12 @@ func TestStaleRead(t *testing.T) {
 		require.JSONEq(t, `{"RespStatus":"OK","Outcome":"applied","KeyFound":true,"Value":"1","Version":1,"Stale":true,"AppliedIndex":3}`, body, "never heard of a leader: no age")
 
 		r.heardAt, r.readIndex = time.Now(), 3
-		time.Sleep(40 * time.Millisecond)
+		<-time.After(40 * time.Millisecond)
 		_, body = post(s, "/get", stale)
 		require.Contains(t, body, `"AgeMillis":40`)
 
 		r.heardAt, r.readIndex = time.Now(), 4 // a leader has more than is applied here
-		time.Sleep(2 * time.Millisecond)
+		<-time.After(2 * time.Millisecond)
 		_, body = post(s, "/get", stale)
 		require.Contains(t, body, `"AgeMillis":42`, "not fresher than it was")
 	})

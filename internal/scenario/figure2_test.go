@@ -200,6 +200,9 @@ func TestBreaks(t *testing.T) {
 		}
 		tried++
 		t.Run(b.story+"/"+b.title, func(t *testing.T) {
+			if !*update {
+				t.Parallel()
+			}
 			got := b.run(t)
 			if *update {
 				page = replaceAfter(page, b, got)
