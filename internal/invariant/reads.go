@@ -127,7 +127,7 @@ func (c *Checker) checkHandedOver(s *server, to raft.ServerID, args raft.Timeout
 		return s.violates(Transfers, "tells server %d to take over, which has no vote", to)
 	case s.status.State != raft.Leader:
 		return s.violates(Transfers, "tells server %d to take over as %s", to, s.status.State)
-	case !target.disk.log.has(last, s.log[last]):
+	case !target.disk.log.has(last, s.log[last]) && !target.former.log.has(last, s.log[last]):
 		return s.violates(Transfers, "tells server %d to take over, which lacks index %d", to, last)
 	case s.status.LeaseRound != 0:
 		return s.violates(Leases, "tells server %d to take over and keeps its lease", to)

@@ -93,7 +93,7 @@ func TestShrink(t *testing.T) {
 			}
 			// A story's commands are shorter than a client's, so where messages are
 			// bounded in bytes another number of them may be sent. Then it cannot be told.
-			for tries := 0; err != nil && tries < 3; tries++ {
+			for tries := 0; err != nil && tries < 20; tries++ {
 				seed = firstFailure(t, config, seed+1)
 				config.Only = nil
 				r, err = Shrink(config, seed, Options{})

@@ -14,12 +14,12 @@ func (d *plan) chapters(s *source) {
 	timeout := d.electionTimeout
 	if !s.oneIn(3) {
 		d.snapshotBytes = pick(s, 0, 300, 1000, 3000, 10_000)
-		d.snapshotTime = pick(s, ms, 20*ms, timeout, 5*timeout)
+		d.snapshotTime = pick(s, ms, 20*ms, timeout, 5*timeout, 20*timeout)
 		d.raft.TrailingBytes = pick(s, 1, 1, 100, 1000, 5000)
 		if d.raft.MaxBatchBytes == 1 {
 			d.raft.MaxBatchBytes = 50 // also the size of a snapshot's parts
 		}
-		d.spoiledParts = rate(s, 20)
+		d.spoiledParts = rate(s, pick(s, 20, 100))
 		d.faults[askSnapshot] = pick(s, 1, 4)
 		d.triggers[onSnapshot] = rate(s, pick(s, 10, 100, 500))
 	}
@@ -48,10 +48,13 @@ func (d *plan) chapters(s *source) {
 		}
 		d.faults[warpClock] = 0
 	}
-	if s.oneIn(6) {
+	switch s.below(12) {
+	case 0, 1:
 		d.disputedLease(s)
+	case 2:
+		d.chasedFollower(s)
 	}
-	for len(d.clockRate) < d.nodes+d.spares {
+	for len(d.clockRate) < d.nodes+d.spares { // where none was drawn
 		d.clockRate = append(d.clockRate, 1000)
 	}
 }
@@ -80,6 +83,28 @@ func (d *plan) disputedLease(s *source) {
 	d.faultEvery = timeout
 	d.faults = [faultKinds]int{isolateLeader: 2, oneWayCut: 4, cutLink: 4, crashServer: 6, deafServer: 1, muteServer: 1, transferLeader: 2}
 	d.triggers = [triggers]int{}
+}
+
+// chasedFollower draws together what it takes for snapshots to meet logs that are
+// not just too short: old leaders with much that was never committed, acknowledgements
+// that are lost, snapshots after every few commands, and nearly no log behind them.
+func (d *plan) chasedFollower(s *source) {
+	timeout := d.electionTimeout
+	d.nodes, d.spares, d.changeEvery = pick(s, 3, 3, 5), 0, 0
+	d.clockRate, d.slowLinks = d.clockRate[:0], nil
+	d.snapshotBytes = pick(s, 1, 100, 200)
+	d.snapshotTime = pick(s, time.Millisecond, timeout/2, 10*timeout)
+	d.raft.TrailingBytes = 1
+	d.raft.MaxBatchBytes = pick(s, 100, 1000)
+	d.raft.MaxBacklogBytes, d.raft.MaxInflight = 0, 0
+	d.clients, d.width, d.anonymous, d.simple = 8, 2, 2, 2
+	d.burst, d.operations = 0, 400
+	d.patience, d.giveUp = timeout, 20*timeout
+	d.levels = [levels]int{}
+	d.drop, d.late, d.lateBy = s.between(50, 250), s.between(20, 100), 3*timeout
+	d.saveTime = min(d.saveTime, timeout/50)
+	d.faultEvery = 5 * timeout
+	d.faults = [faultKinds]int{isolateLeader: 6, isolateServer: 3, splitNetwork: 3, loseMessages: 2, crashLeader: 1, askSnapshot: 1, deafServer: 1, muteServer: 2}
 }
 
 // describeChapters is the part of String about them.

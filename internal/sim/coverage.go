@@ -80,17 +80,17 @@ const (
 	NumberSettled
 	ClientRestarted
 	ResumedFound
-	SnapshotTaken
+	SnapshotTaken // this one and what follows: chapters.go
 	SnapshotFailed
 	SnapshotInterrupted
 	SnapshotInstalled
 	InstalledUnderWrites
 	SnapshotSpoiled
 	ReceivedAnew
-	OlderSnapshotDropped
-	OlderSnapshotIgnored
+	OlderSnapshot
 	PartGone
 	LogReset
+	TailDropped
 	SuffixKept
 	LogCompacted
 	RoundShared
@@ -194,10 +194,10 @@ var eventNames = [events]string{
 	InstalledUnderWrites:       "snapshots installed while the log had gone on",
 	SnapshotSpoiled:            "snapshots that had come with other bytes",
 	ReceivedAnew:               "snapshots begun anew after a restart of the follower",
-	OlderSnapshotDropped:       "snapshots overtaken by a newer one while they were written",
-	OlderSnapshotIgnored:       "snapshots older than the present one ignored",
+	OlderSnapshot:              "snapshots overtaken by a newer one while they were written",
 	PartGone:                   "parts of a snapshot that was there no longer",
 	LogReset:                   "logs dropped for a snapshot",
+	TailDropped:                "logs of another history dropped for a snapshot",
 	SuffixKept:                 "snapshots that left the log behind them alone",
 	LogCompacted:               "logs cut short",
 	RoundShared:                "rounds that reads shared",
@@ -239,10 +239,11 @@ func (c *Coverage) Add(other *Coverage) {
 
 // needs says which events a profile cannot meet.
 func (e Event) needs(p Profile) bool {
+	if e >= SnapshotTaken || e >= CrashOnSnapshot && e <= CrashOnChange { // chapters.go
+		return p.Extensions && e != PartGone // storages keep what is being sent
+	}
 	switch e {
 	case PreVoteRefused, QuorumCheckFailed, WindowUsed:
-		return p.Extensions
-	case CrashOnSnapshot, CrashOnTransfer, CrashOnChange, SnapshotTaken, SnapshotFailed, SnapshotInterrupted, SnapshotInstalled, InstalledUnderWrites, SnapshotSpoiled, ReceivedAnew, OlderSnapshotDropped, OlderSnapshotIgnored, PartGone, LogReset, SuffixKept, LogCompacted, RoundShared, ReadFailed, FollowerRead, LeaseRead, LeaseRefused, StaleRead, ChangeBegun, ChangeRefused, NotCaughtUp, JointEntered, JointCrash, JointLeft, JointLeftByAnother, LearnerPromoted, LeaderRemovedItself, DiskReplaced, TransferEnded, TransferAborted, TargetLagging, TookOver, TimeoutNowLate, Terminated, VoteRefusedAfterRestart:
 		return p.Extensions
 	case LeaderCrash, LeaderCrashUncommitted, Restart, CrashInSave, SaveHung, SaveMerged, PowerCutEverywhere,
 		CrashOnWinning, CrashOnVoting, CrashOnAppending, CrashOnCommitting, CrashOnSaving:

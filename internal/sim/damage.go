@@ -27,6 +27,9 @@ func (s *simulation) fill(victim *node, lasts time.Duration, random *source) {
 	s.atEnd(lasts, func() { files.SetLimit(0); over() })
 	s.note(victim, "has a full disk")
 	s.count(DiskFull)
+	if s.plan.raft.TrailingBytes > 0 && random.oneIn(2) {
+		s.askForSnapshot(victim) // somebody hopes that this makes room
+	}
 }
 
 // damage is a bit that has flipped on a disk.

@@ -84,7 +84,7 @@ func (s *simulation) takeSnapshot(n *node) {
 		stored, err := w.Commit()
 		if errors.Is(err, storage.ErrOlderSnapshot) {
 			n.taking = nil
-			s.count(OlderSnapshotDropped)
+			s.count(OlderSnapshot)
 			return nil
 		}
 		if err != nil {
@@ -216,11 +216,14 @@ func (s *simulation) countSnapshots(n *node, before *raft.Status) {
 	case raft.SnapshotStored:
 		switch at := ev.Snapshot.Index; {
 		case at <= before.SnapshotIndex:
-			s.count(OlderSnapshotIgnored)
+			s.count(OlderSnapshot)
 		case r.Effects.Save.Reset.Index != 0:
 			s.count(SnapshotInstalled)
 			if before.LastIndex > 0 {
 				s.count(LogReset)
+			}
+			if before.LastIndex >= at {
+				s.count(TailDropped) // its entry there had another term
 			}
 			if raft.Index(len(s.applied)) > at+1 {
 				s.count(InstalledUnderWrites)
