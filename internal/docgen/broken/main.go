@@ -3,7 +3,7 @@
 // writes nothing to them.
 //
 //	go run ./internal/docgen/broken double-vote                   # the bug's first test
-//	go run ./internal/docgen/broken double-vote part1-election    # the one of this folder
+//	go run ./internal/docgen/broken double-vote part1-election    # the one of this folder, or of this name
 //
 // It exits 1 if the test does not fail.
 package main
@@ -24,14 +24,14 @@ import (
 func main() {
 	log.SetFlags(0)
 	if len(os.Args) < 2 || len(os.Args) > 3 {
-		log.Fatal("usage: broken BUG [FOLDER]")
+		log.Fatal("usage: broken BUG [FOLDER | TEST]")
 	}
 	if err := run(os.Args[1], os.Args[2:]); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func run(name string, folder []string) error {
+func run(name string, which []string) error {
 	root, err := zoo.Root(".")
 	if err != nil {
 		return err
@@ -44,7 +44,7 @@ func run(name string, folder []string) error {
 		return err
 	}
 	for _, p := range bugs[0].Probes {
-		if p.Package == "" || len(folder) > 0 && p.Package != folder[0] {
+		if p.Package == "" || len(which) > 0 && p.Package != which[0] && p.Test != which[0] {
 			continue
 		}
 		overlay, remove, err := lay(root, bugs[0])
