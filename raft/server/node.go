@@ -72,6 +72,10 @@ type NodeConfig struct {
 	ElectionTimeout   time.Duration           // see Config
 	HeartbeatInterval time.Duration           // see Config
 
+	// ObserveSave, if not nil, is told how long each write to the disk took, its
+	// sync included. It runs inside the loop and must not block.
+	ObserveSave func(time.Duration)
+
 	Logger *slog.Logger // nil discards
 }
 
@@ -103,6 +107,9 @@ func Open(config NodeConfig) (*Node, error) {
 		listener.Close()
 		return nil, err
 	}
+	for _, warning := range n.files.Warnings() {
+		config.Logger.Warn("something on the disk is damaged that this server can do without", "id", uint64(config.Identity.Server), "damage", warning)
+	}
 	n.Server, err = New(Config{
 		Raft: raft.Config{
 			Cluster:       config.Identity.Cluster,
@@ -111,7 +118,7 @@ func Open(config NodeConfig) (*Node, error) {
 			AddedAfter:    n.files.Identity().AddedAfter,
 			TrailingBytes: config.TrailingBytes,
 		},
-		Storage:              n.files,
+		Storage:              timed{n.files, config.ObserveSave},
 		CommitChan:           config.CommitChan,
 		Observe:              config.Observe,
 		ObserveConfiguration: n.configurationChanged,
@@ -180,6 +187,13 @@ func (n *Node) Addr() string { return n.tcp.Addr().String() }
 // been in contact with it.
 func (n *Node) PeerHTTP(id raft.ServerID) string { return n.tcp.PeerHTTP(id) }
 
+// Connected reports whether this server has a connection to another one.
+func (n *Node) Connected(id raft.ServerID) bool { return n.tcp.Connected(id) }
+
+// DiskBytes returns how large the log and the snapshots are on the disk. What
+// cannot be read counts as 0.
+func (n *Node) DiskBytes() (log, snapshots uint64) { return n.files.Sizes() }
+
 // Cut drops everything to and from a peer until Heal.
 func (n *Node) Cut(peer raft.ServerID) { n.tcp.Cut(peer) }
 
@@ -194,5 +208,21 @@ func (n *Node) Stop() error {
 	if closeErr := n.files.Close(); err == nil {
 		err = closeErr
 	}
+	return err
+}
+
+// timed is a storage that tells how long its writes take.
+type timed struct {
+	storage.Storage
+	observe func(time.Duration)
+}
+
+func (t timed) Save(save raft.Save) error {
+	if t.observe == nil {
+		return t.Storage.Save(save)
+	}
+	began := time.Now()
+	err := t.Storage.Save(save)
+	t.observe(time.Since(began))
 	return err
 }

@@ -92,6 +92,7 @@ type Server struct {
 	config    Config
 	transport Transport
 	view      atomic.Pointer[view]
+	busySince atomic.Pointer[time.Time] // when the loop took up what it is at; nil while it waits
 
 	inbox   inbox
 	quit    chan struct{} // closed by Stop
@@ -111,6 +112,7 @@ type Server struct {
 	asked         map[raft.RequestID]chan<- raft.Answer
 	rounds        map[raft.Round]time.Time // when each round that may yet carry a lease began
 	heard         heard
+	settledIn     raft.Term                    // a leader of this term was heard that has committed an entry of it
 	progress      map[raft.ServerID]raft.Index // never changed once it is made
 }
 
@@ -289,6 +291,17 @@ func (s *Server) LeaseIndex() (index raft.Index, ok bool) {
 	return v.status.LeaseIndex, time.Now().Before(v.leaseEnds)
 }
 
+// Busy returns for how long the loop has been at what it does now: storing,
+// mostly. It is 0 while the loop waits for something to happen. A server whose
+// disk hangs is busy for seconds; one that is busy for much longer will hardly
+// come back.
+func (s *Server) Busy() time.Duration {
+	if began := s.busySince.Load(); began != nil {
+		return time.Since(*began)
+	}
+	return 0
+}
+
 // Heard returns when this server last knew what is committed, by its monotonic
 // clock, and up to where that was. The zero time means not since it started.
 // What has been applied up to index is not older than that, except for the time
@@ -419,7 +432,10 @@ func (s *Server) run() {
 			return
 		}
 		if err == nil {
+			began := time.Now()
+			s.busySince.Store(&began)
 			err = s.round()
+			s.busySince.Store(nil)
 		}
 		if err != nil {
 			s.err = fmt.Errorf("server %d stopped: %w", s.config.Raft.ID, err)
@@ -499,7 +515,7 @@ func (s *Server) step(effects *raft.Effects, event raft.Event) {
 	}
 	if m, ok := event.(raft.Message); ok && m.From == now.LeaderID {
 		if args, ok := m.Body.(raft.AppendEntriesArgs); ok && args.Term == now.Term {
-			s.heard = heard{began, args.LeaderCommit}
+			s.hearsLeader(began, now, args)
 		}
 	}
 	if c := s.cm.Configuration(); !c.Equal(s.configuration) {
@@ -521,6 +537,20 @@ func (s *Server) step(effects *raft.Effects, event raft.Event) {
 		}
 	}
 	s.last = now
+}
+
+// hearsLeader notes how fresh the log is by a leader's word. A new leader says less
+// than its predecessors knew until it has committed an entry of its own term; before
+// that its word tells nothing about age.
+func (s *Server) hearsLeader(at time.Time, now raft.Status, args raft.AppendEntriesArgs) {
+	commit := args.LeaderCommit
+	e, ok := s.cm.Entry(commit)
+	if ok && e.Term == args.Term || commit == now.LastIndex && now.LastTerm == args.Term {
+		s.settledIn = args.Term
+	}
+	if s.settledIn == args.Term {
+		s.heard = heard{at, commit}
+	}
 }
 
 // publish lets others see the present state.

@@ -155,6 +155,18 @@ func (e *endpoint) setDeaf(from raft.ServerID, deaf bool) {
 	e.setCut(from, c)
 }
 
+// Connected reports whether there is a connection of this server to another one
+// that is not cut. That a machine is gone shows some seconds later.
+func (e *endpoint) Connected(id raft.ServerID) bool {
+	p := e.peer(id)
+	if p == nil {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.out != nil && !p.cut.mute
+}
+
 // setCut needs e.mu.
 func (e *endpoint) setCut(id raft.ServerID, c cut) {
 	e.cuts[id] = c
