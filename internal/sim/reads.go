@@ -45,11 +45,13 @@ type heard struct {
 // than its predecessors did until it has committed an entry of its own term; until
 // then what it says tells nothing about age.
 func (s *simulation) hearsLeader(n *node, args raft.AppendEntriesArgs) {
-	if e, ok := n.core.Entry(args.LeaderCommit); ok && e.Term == args.Term {
+	commit := args.LeaderCommit
+	e, ok := n.core.Entry(commit)
+	if ok && e.Term == args.Term || commit == n.status.LastIndex && n.status.LastTerm == args.Term {
 		n.settledIn = args.Term
 	}
 	if n.settledIn == args.Term {
-		n.heard = heard{s.now, s.arriving, args.LeaderCommit, true}
+		n.heard = heard{s.now, s.arriving, commit, true}
 	}
 }
 
