@@ -24,7 +24,8 @@ func newChaos() *cobra.Command {
 		Short: "Run many seeds; fail if one breaks a promise",
 		Long: `Run many clusters in virtual time, each drawn from a number of its own, with
 crashes, partitions, slow and failing disks, lost and doubled messages and
-impatient clients. Prints the first failure of each kind with the command that
+impatient clients, while snapshots are taken and sent, members come and go and
+leaders hand over. Prints the first failure of each kind with the command that
 repeats it, and exits 1 if there is one, or if many seeds together never met
 something that they should have met.
 
