@@ -21,6 +21,8 @@ type cluster struct {
 	nodes   map[raft.ServerID]*node
 	flying  []raft.Message
 	steps   int
+
+	installed int // snapshots
 }
 
 type node struct {
@@ -72,16 +74,27 @@ func (c *cluster) carryOut(id raft.ServerID) {
 	for {
 		effects := n.batch
 		n.batch = raft.Effects{}
-		c.flying = append(c.flying, effects.Send...)
+		c.flying = append(c.flying, filled(effects.Send)...)
 		if save := effects.Save; save.Needed() {
 			n.disk.CurrentTerm, n.disk.VotedFor = save.CurrentTerm, save.VotedFor
+			if save.Reset.Index != 0 {
+				n.disk.Start, n.disk.Entries = save.Reset, nil
+				c.installed++
+			}
 			if save.FirstIndex != 0 {
-				n.disk.Entries = append(n.disk.Entries[:save.FirstIndex-1], save.Entries...)
+				n.disk.Entries = append(n.disk.Entries[:save.FirstIndex-1-n.disk.Start.Index], save.Entries...)
 			}
 			if c.checker != nil {
 				require.NoError(c.t, c.checker.AfterSave(id, save))
 			}
-			c.step(id, raft.Saved{Index: raft.Index(len(n.disk.Entries)), Term: n.disk.CurrentTerm})
+			c.step(id, raft.Saved{Index: n.disk.Start.Index + raft.Index(len(n.disk.Entries)), Term: n.disk.CurrentTerm})
+		}
+		for _, chunk := range effects.Receive {
+			if chunk.Last() {
+				n.disk.Snapshot = chunk.Snapshot
+				require.NoError(c.t, c.checker.SnapshotStored(id, chunk.Snapshot))
+				c.step(id, raft.SnapshotStored{Snapshot: chunk.Snapshot})
+			}
 		}
 		c.flying = append(c.flying, effects.SendAfter...)
 		for _, e := range effects.Commit {
@@ -95,10 +108,21 @@ func (c *cluster) carryOut(id raft.ServerID) {
 				n.timers[kind] = change
 			}
 		}
-		if !n.batch.Save.Needed() && len(n.batch.Send)+len(n.batch.SendAfter)+len(n.batch.Commit) == 0 {
+		if !n.batch.Save.Needed() && len(n.batch.Receive) == 0 && len(n.batch.Send)+len(n.batch.SendAfter)+len(n.batch.Commit) == 0 {
 			return
 		}
 	}
+}
+
+// filled are messages with the bytes of snapshots, which are all the same here.
+func filled(messages []raft.Message) []raft.Message {
+	for i, m := range messages {
+		if args, ok := m.Body.(raft.InstallSnapshotArgs); ok {
+			args.Data = make([]byte, args.Length)
+			messages[i].Body = args
+		}
+	}
+	return messages
 }
 
 // act does one random thing.
