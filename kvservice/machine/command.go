@@ -21,6 +21,9 @@ const (
 	KindCAS         Kind = 5
 	KindDelete      Kind = 6
 	KindGet         Kind = 7 // a read that takes its place in the log like a write
+
+	// Since version 2 of the encoding.
+	KindCloseSession Kind = 8 // forget a client that is done
 )
 
 func (k Kind) isWrite() bool { return KindPut <= k && k <= KindDelete }
@@ -33,7 +36,7 @@ type Command struct {
 
 	// ClientID and RequestID name a write of a session, AckedThrough is what the
 	// client is done with (less than RequestID; see api.Acked). KindOpenSession
-	// has the ClientID alone.
+	// and KindCloseSession have the ClientID alone.
 	ClientID     api.ClientID
 	RequestID    uint64
 	AckedThrough uint64
@@ -103,6 +106,19 @@ func IsIssued(id api.ClientID) bool {
 	return ok && len(text) == issuedIDText && strings.Trim(text, issuedIDAlphabet) == ""
 }
 
+// keyPrefix marks the ids of Idempotency-Keys. It is no UTF-8, and every door
+// refuses a ClientID that is not, so no client can choose such an id.
+const keyPrefix = "\xff"
+
+// NewKeyID returns the ClientID for a write that came with an Idempotency-Key,
+// which must not be empty: that of a session with one request, number 1. It is
+// as long as the key and a byte, and stands in the log and in the session table.
+func NewKeyID(key string) api.ClientID { return api.ClientID(keyPrefix + key) }
+
+// IsKey reports whether id is one of NewKeyID. Only the HTTP layer makes them,
+// from a header; as a ClientID they must be refused.
+func IsKey(id api.ClientID) bool { return strings.HasPrefix(string(id), keyPrefix) }
+
 var errInconsistent = errors.New("machine: the fields of the command contradict each other")
 
 // check finds combinations that no server submits. What the API refuses at the
@@ -114,8 +130,10 @@ func (c Command) check() error {
 		ok = c.ClientID == "" && c.RequestID == 0 && c.Settings.complete()
 	case c.Kind == KindOpenSession:
 		ok = IsIssued(c.ClientID) && c.RequestID == 0
+	case c.Kind == KindCloseSession:
+		ok = c.ClientID != "" && !IsKey(c.ClientID) && c.RequestID == 0
 	case c.Kind.isWrite() && c.RequestID > 0:
-		ok = c.ClientID != "" && c.AckedThrough < c.RequestID
+		ok = c.ClientID != "" && c.AckedThrough < c.RequestID && (!IsKey(c.ClientID) || c.RequestID == 1)
 	default:
 		ok = c.ClientID == "" && c.RequestID == 0
 	}

@@ -11,6 +11,7 @@
 //	machine.go    Machine, Apply and Settings
 //	datastore.go  DataStore: keys, values and versions
 //	sessions.go   which write is new (the posts' lastRequestIDPerClient)
+//	lifetime.go   when a session ends
 //	result.go     what a command came to, and the answer to the client
 //	logtime.go    LogTime and LogClock: time that every server agrees on
 //	hash.go       one number for the whole state

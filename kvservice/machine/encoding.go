@@ -19,14 +19,34 @@ import (
 //	nonce      16 bytes    only if request = 0
 //	kind       1 byte
 //	operation  depends on kind:
-//	             settings            window, session bytes, value bytes: numbers
+//	             settings            window, session bytes, value bytes; in version 2
+//	                                 also retention, sessions, keys: numbers
 //	             open session        nothing
+//	             close session       nothing; version 2
 //	             put, append         key, value: texts
 //	             compare-and-set     key, compare value, value: texts
 //	             delete, get         key: text
 //
+// A command has the oldest version that can say it. So two programs of different
+// age either read the same in it, or the older one stops; and commands of before
+// keep their bytes and their fingerprints. Version 2 has all that is marked so
+// above, and Idempotency-Keys. A kind that a version does not have is unknown in
+// it, also for a program that has it in a newer one: what an older program has
+// refused must be refused for ever.
+//
 // The fingerprint covers everything from the kind on.
-const version = 1
+const newestVersion = 2
+
+// lastKind is the last kind that each version has.
+var lastKind = [newestVersion + 1]Kind{1: KindGet, 2: KindCloseSession}
+
+// version returns the oldest version that can say c.
+func (c Command) version() byte {
+	if c.Kind > lastKind[1] || c.Settings.hasLifetimes() || IsKey(c.ClientID) {
+		return 2
+	}
+	return 1
+}
 
 // ErrNewerVersion reports a command or a snapshot that a newer program wrote. The
 // server must stop: to skip it is to become different from the others.
@@ -44,7 +64,7 @@ func (c Command) Encode() []byte {
 		panic(fmt.Sprintf("%v: kind %d, client %q, request %d, acked through %d", err, c.Kind, c.ClientID, c.RequestID, c.AckedThrough))
 	}
 	b := make([]byte, 0, 64+len(c.ClientID)+len(c.Key)+len(c.Value)+len(c.CompareValue))
-	b = append(b, version)
+	b = append(b, c.version())
 	b = binary.AppendUvarint(b, uint64(c.Stamp))
 	b = appendText(b, string(c.ClientID))
 	b = binary.AppendUvarint(b, c.RequestID)
@@ -64,6 +84,11 @@ func (c Command) appendOperation(b []byte) []byte {
 		b = binary.AppendUvarint(b, c.Settings.Window)
 		b = binary.AppendUvarint(b, c.Settings.SessionBytes)
 		b = binary.AppendUvarint(b, c.Settings.ValueBytes)
+		if c.Settings.hasLifetimes() {
+			b = binary.AppendUvarint(b, c.Settings.RetentionMillis)
+			b = binary.AppendUvarint(b, c.Settings.MaxSessions)
+			b = binary.AppendUvarint(b, c.Settings.MaxKeys)
+		}
 	case KindPut, KindAppend:
 		b = appendText(b, c.Key)
 		b = appendText(b, c.Value)
@@ -88,10 +113,11 @@ func appendText(b []byte, s string) []byte {
 // stamp all the same.
 func Decode(b []byte) (Command, error) {
 	r := reader{b: b}
-	switch v := r.byte(); {
-	case r.bad || v == 0:
+	version := r.byte()
+	switch {
+	case r.bad || version == 0:
 		return Command{}, errMalformed
-	case v > version:
+	case version > newestVersion:
 		return Command{}, ErrNewerVersion
 	}
 	c := Command{
@@ -108,20 +134,23 @@ func Decode(b []byte) (Command, error) {
 	if r.bad {
 		return Command{}, errMalformed
 	}
+	if c.Kind == 0 || c.Kind > lastKind[version] {
+		return Command{Stamp: c.Stamp}, errUnknownKind
+	}
 	switch c.Kind {
 	case KindSettings:
 		c.Settings = Settings{Window: r.number(), SessionBytes: r.number(), ValueBytes: r.number()}
-	case KindOpenSession:
+		if version > 1 {
+			c.Settings.RetentionMillis, c.Settings.MaxSessions, c.Settings.MaxKeys = r.number(), r.number(), r.number()
+		}
 	case KindPut, KindAppend:
 		c.Key, c.Value = r.text(), r.text()
 	case KindCAS:
 		c.Key, c.CompareValue, c.Value = r.text(), r.text(), r.text()
 	case KindDelete, KindGet:
 		c.Key = r.text()
-	default:
-		return Command{Stamp: c.Stamp}, errUnknownKind
 	}
-	if r.bad || len(r.b) > 0 {
+	if r.bad || len(r.b) > 0 || c.version() != version {
 		return Command{}, errMalformed
 	}
 	if err := c.check(); err != nil {

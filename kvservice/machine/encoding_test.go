@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"raftkv/api"
 	"raftkv/raft"
 )
 
@@ -19,7 +20,7 @@ var goldenCommands = []struct {
 	name string
 	c    Command
 }{
-	{"settings", Command{Kind: KindSettings, Stamp: 1, Nonce: Nonce{1, 2, 3}, Settings: DefaultSettings()}},
+	{"settings", Command{Kind: KindSettings, Stamp: 1, Nonce: Nonce{1, 2, 3}, Settings: Settings{Window: 1024, SessionBytes: 64 << 10, ValueBytes: 1 << 20}}},
 	{"open session", Command{Kind: KindOpenSession, Stamp: 300, ClientID: NewIssuedID("ABCDEFGHIJKLMNOPQRSTUVWX27"), Nonce: Nonce{15: 0xff}}},
 	{"put", Command{Kind: KindPut, Stamp: 1 << 40, ClientID: "laptop", RequestID: 1, Key: "k", Value: "v"}},
 	{"put without a session", Command{Kind: KindPut, Nonce: Nonce{9}, Key: "k"}},
@@ -27,6 +28,11 @@ var goldenCommands = []struct {
 	{"compare-and-set", Command{Kind: KindCAS, Stamp: 2, ClientID: "c", RequestID: 2, Key: "k", CompareValue: "old", Value: "new"}},
 	{"delete", Command{Kind: KindDelete, Stamp: 2, ClientID: "c", RequestID: 3, AckedThrough: 1, Key: "k"}},
 	{"get", Command{Kind: KindGet, Stamp: 2, Nonce: Nonce{4, 5}, Key: "k"}},
+
+	// Version 2.
+	{"settings with lifetimes", Command{Kind: KindSettings, Stamp: 1, Nonce: Nonce{1, 2, 3}, Settings: DefaultSettings()}},
+	{"close session", Command{Kind: KindCloseSession, Stamp: 2, ClientID: "laptop", Nonce: Nonce{7}}},
+	{"put with a key", Command{Kind: KindPut, Stamp: 2, ClientID: NewKeyID("order 17"), RequestID: 1, Key: "k", Value: "v"}},
 }
 
 func TestGoldenBytes(t *testing.T) {
@@ -48,6 +54,37 @@ func TestGoldenBytes(t *testing.T) {
 			if g.name == name {
 				require.Equal(t, g.c, c)
 			}
+		}
+	}
+}
+
+// What an older program has refused is refused for ever, or a server that was
+// replaced early has another state than one that was replaced late.
+func TestVersion1StaysAsItWas(t *testing.T) {
+	l := newLog(t)
+	c := l.opened('C')
+	for _, newer := range goldenCommands {
+		b := newer.c.Encode()
+		if b[0] == 1 {
+			continue
+		}
+		b[0] = 1
+		requireRefused(t, l.applyRaw(b).Result, api.StatusBadRequest, api.OutcomeNotApplied)
+	}
+	closing := Command{Kind: KindCloseSession, Stamp: 9, ClientID: c, Nonce: l.nonce()}.Encode()
+	closing[0] = 1
+	require.Equal(t, errUnknownKind.Error(), l.applyRaw(closing).Result.Error)
+	require.Equal(t, 1, l.a.Sessions())
+	require.EqualValues(t, 9, l.a.Now())
+}
+
+// One command has one encoding: the newer version is not another for the same.
+func TestTheOldestVersionThatCanSayIt(t *testing.T) {
+	for _, g := range goldenCommands {
+		b := g.c.Encode()
+		b[0] = 2
+		if _, err := Decode(b); g.c.version() == 1 {
+			require.ErrorIs(t, err, errMalformed, g.name)
 		}
 	}
 }
@@ -76,8 +113,8 @@ func FuzzCommand(f *testing.F) {
 		f.Add(append(bytes.Clone(b), 0))
 	}
 	f.Add([]byte{})
-	f.Add([]byte{version + 1})
-	f.Add([]byte{version, 0x80, 0})
+	f.Add([]byte{newestVersion + 1})
+	f.Add([]byte{newestVersion, 0x80, 0})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		c, err := Decode(b)
 		if err == nil && !bytes.Equal(b, c.Encode()) {

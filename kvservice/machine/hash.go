@@ -20,6 +20,9 @@ func (m *Machine) Hash() [sha256.Size]byte {
 	d.number(m.settings.Window)
 	d.number(m.settings.SessionBytes)
 	d.number(m.settings.ValueBytes)
+	d.number(m.settings.RetentionMillis)
+	d.number(m.settings.MaxSessions)
+	d.number(m.settings.MaxKeys)
 	d.number(m.store.writes)
 	d.number(uint64(m.store.items.Len()))
 	// The trees are scanned in the order of their keys, whatever the order in

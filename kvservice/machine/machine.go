@@ -38,16 +38,46 @@ type Settings struct {
 
 	// ValueBytes bounds the value of one key, in particular after an append.
 	ValueBytes uint64
+
+	// RetentionMillis is how long a session is kept after its last use, in
+	// milliseconds of log time. This and the next two are 0 together in a log whose
+	// settings an older program has written: there every session is kept for good.
+	RetentionMillis uint64
+
+	// MaxSessions bounds the number of sessions. If there is no room for a new one
+	// the least recently used of those with an issued id goes.
+	MaxSessions uint64
+
+	// MaxKeys bounds the number of Idempotency-Keys, apart from the sessions. If
+	// there is no room for a new one, it is refused.
+	MaxKeys uint64
 }
 
 // DefaultSettings returns what a first leader writes into the log: a window of
-// 1024 numbers, 64 KiB of recorded values a session and values of 1 MiB.
+// 1024 numbers, 64 KiB of recorded values a session and values of 1 MiB; sessions
+// are kept for a day, and there are at most 100,000, and as many Idempotency-Keys
+// (docs/sessions.md says why).
 func DefaultSettings() Settings {
-	return Settings{Window: 1024, SessionBytes: 64 << 10, ValueBytes: 1 << 20}
+	return Settings{
+		Window: 1024, SessionBytes: 64 << 10, ValueBytes: 1 << 20,
+		RetentionMillis: 24 * 60 * 60 * 1000, MaxSessions: 100_000, MaxKeys: 100_000,
+	}
 }
 
-// complete reports whether every bound is there. None may be 0.
-func (s Settings) complete() bool { return s.Window > 0 && s.SessionBytes > 0 && s.ValueBytes > 0 }
+// complete reports whether every bound is there. None may be 0, but lifetimes
+// may be absent.
+func (s Settings) complete() bool {
+	return s.Window > 0 && s.SessionBytes > 0 && s.ValueBytes > 0 &&
+		(s == s.withoutLifetimes() || s.RetentionMillis > 0 && s.MaxSessions > 0 && s.MaxKeys > 0)
+}
+
+// hasLifetimes reports whether sessions end.
+func (s Settings) hasLifetimes() bool { return s.RetentionMillis > 0 }
+
+// withoutLifetimes returns what an older program knows of s.
+func (s Settings) withoutLifetimes() Settings {
+	return Settings{Window: s.Window, SessionBytes: s.SessionBytes, ValueBytes: s.ValueBytes}
+}
 
 // Settings returns the settings in force; written is false, and they are zero,
 // before the first command that brings them.
@@ -62,8 +92,11 @@ func (m *Machine) AppliedIndex() raft.Index { return m.appliedIndex }
 // Keys returns how many keys there are.
 func (m *Machine) Keys() int { return m.store.items.Len() }
 
-// Sessions returns how many sessions there are.
-func (m *Machine) Sessions() int { return m.sessions.byClient.Len() }
+// Sessions returns how many sessions there are, without Idempotency-Keys.
+func (m *Machine) Sessions() int { return m.sessions.byClient.Len() - m.IdempotencyKeys() }
+
+// IdempotencyKeys returns how many Idempotency-Keys are remembered.
+func (m *Machine) IdempotencyKeys() int { return m.sessions.byUse[keyID].Len() }
 
 // Clone returns an independent copy. It takes the same short time however much
 // there is; what the two share is copied when one of them changes it. From then
@@ -98,38 +131,48 @@ func (m *Machine) Apply(e raft.CommitEntry) (Applied, error) {
 	// A new leader's clock may start a little before the last leader's ended.
 	// Time does not go back with it.
 	m.now = max(m.now, c.Stamp)
+	applied := Applied{Identity: c.Identity()}
+	m.expire(&applied)
 	if err != nil {
-		return Applied{
-			Identity: c.Identity(),
-			Result:   refuse(api.StatusBadRequest, api.OutcomeNotApplied, err.Error()),
-			Event:    EventRefused,
-		}, nil
+		applied.Result = refuse(api.StatusBadRequest, api.OutcomeNotApplied, err.Error())
+		applied.Event = EventRefused
+		return applied, nil
 	}
-	applied := Applied{Identity: c.Identity(), Event: EventCommitted}
+	applied.Result, applied.Event = m.applyCommand(c, &applied)
+	return applied, nil
+}
+
+// applyCommand carries out a command, and notes in entry what was forgotten for it.
+func (m *Machine) applyCommand(c Command, entry *Applied) (result Result, event Event) {
+	event = EventCommitted
 	switch {
 	case c.Kind == KindSettings:
-		applied.Result = m.applySettings(c.Settings)
+		result = m.applySettings(c.Settings)
 	case c.Kind == KindGet:
-		applied.Result = m.execute(c) // reads never enter the session table
+		result = m.execute(c) // reads never enter the session table
 	case !m.settings.complete():
-		applied.Result = beforeSettings(c)
+		result = beforeSettings(c)
 	case c.Kind == KindOpenSession:
-		applied.Result = m.applyOpenSession(c.ClientID)
+		result = m.applyOpenSession(c.ClientID, entry)
+	case c.Kind == KindCloseSession:
+		result = m.applyCloseSession(c.ClientID)
 	default:
-		applied.Result, applied.Event = m.applyWrite(c, applied.Identity)
+		result, event = m.applyWrite(c, c.Identity(), entry)
 	}
-	if applied.Result.Status != api.StatusOK && applied.Event == EventCommitted {
-		applied.Event = EventRefused
+	if result.Status != api.StatusOK && event == EventCommitted {
+		event = EventRefused
 	}
-	return applied, nil
+	return result, event
 }
 
 // Get returns what a read sees now. It changes nothing.
 func (m *Machine) Get(key string) Result { return m.execute(Command{Kind: KindGet, Key: key}) }
 
-// applySettings takes the first settings and holds on to them.
+// applySettings takes the first settings and holds on to them. If an older
+// program has written them, lifetimes may be added, once.
 func (m *Machine) applySettings(s Settings) Result {
-	if m.settings.complete() && m.settings != s {
+	adds := m.settings == s.withoutLifetimes()
+	if m.settings.complete() && m.settings != s && !adds {
 		return refuse(api.StatusBadRequest, api.OutcomeNotApplied,
 			fmt.Sprintf("the log holds other settings: %+v, not %+v", m.settings, s))
 	}
@@ -147,15 +190,6 @@ func beforeSettings(c Command) Result {
 		outcome = api.OutcomeUnknown
 	}
 	return refuse(api.StatusBusy, outcome, "the cluster's settings are not in the log yet; nothing was done now")
-}
-
-// applyOpenSession registers an id. A server submits it once; if it were there
-// already, nothing would change.
-func (m *Machine) applyOpenSession(id api.ClientID) Result {
-	if _, known := m.sessions.get(id); !known {
-		m.sessions.open(id, m.now)
-	}
-	return Result{Status: api.StatusOK, Outcome: api.OutcomeApplied}
 }
 
 // execute carries out an operation on the keys and values, for the first and

@@ -39,7 +39,18 @@ type Applied struct {
 	Identity Identity // whom to answer; zero if nobody can be waiting
 	Result   Result
 	Event    Event
+
+	// How many sessions were forgotten with this entry: because nobody had used
+	// them for the retention, and to make room for a new one.
+	Expired int
+	Evicted int
 }
+
+// Premature reports whether the entry is a write whose session is not there,
+// though its client still uses it: it was forgotten too early, or was closed, or
+// has never been in this cluster. If there are many, retention or room are too
+// small for how long clients retry.
+func (a Applied) Premature() bool { return a.Result.Status == api.StatusSessionExpired }
 
 // Response returns the answer to the client that sent c.
 func (c Command) Response(r Result) api.Response {
@@ -48,7 +59,7 @@ func (c Command) Response(r Result) api.Response {
 		return &api.ErrorResponse{RespStatus: r.Status, Outcome: r.Outcome, Error: r.Error}
 	}
 	switch c.Kind {
-	case KindOpenSession:
+	case KindOpenSession, KindCloseSession:
 		return &api.SessionResponse{RespStatus: r.Status, Outcome: r.Outcome, ClientID: c.ClientID}
 	case KindGet:
 		return &api.GetResponse{RespStatus: r.Status, Outcome: r.Outcome, KeyFound: r.KeyFound, Value: r.Value, Version: r.Version}

@@ -12,6 +12,10 @@ import (
 // fingerprint and the result.
 type sessions struct {
 	byClient *btree.Map[api.ClientID, *session]
+
+	// byUse has the sessions of each class in the order in which they go.
+	// Invariant: it holds (lastUse, id) of every session, and nothing else.
+	byUse [classes]*btree.BTreeG[use]
 }
 
 // session is what the machine remembers of one client.
@@ -43,10 +47,20 @@ type record struct {
 }
 
 func newSessions() sessions {
-	return sessions{byClient: new(btree.Map[api.ClientID, *session])}
+	t := sessions{byClient: new(btree.Map[api.ClientID, *session])}
+	for c := range t.byUse {
+		t.byUse[c] = btree.NewBTreeGOptions(use.before, btree.Options{NoLocks: true})
+	}
+	return t
 }
 
-func (t *sessions) clone() sessions { return sessions{byClient: t.byClient.IsoCopy()} }
+func (t *sessions) clone() sessions {
+	c := sessions{byClient: t.byClient.IsoCopy()}
+	for i := range t.byUse {
+		c.byUse[i] = t.byUse[i].IsoCopy()
+	}
+	return c
+}
 
 // get returns a client's session, ready to be changed.
 func (t *sessions) get(id api.ClientID) (s *session, known bool) { return t.byClient.GetMut(id) }
@@ -55,7 +69,26 @@ func (t *sessions) get(id api.ClientID) (s *session, known bool) { return t.byCl
 func (t *sessions) open(id api.ClientID, now LogTime) *session {
 	s := &session{records: new(btree.Map[uint64, record]), lastUse: now}
 	t.byClient.Set(id, s)
+	t.byUse[classOf(id)].Set(use{now, id})
 	return s
+}
+
+// touch notes that a session is used now.
+func (t *sessions) touch(id api.ClientID, s *session, now LogTime) {
+	if s.lastUse == now {
+		return
+	}
+	byUse := t.byUse[classOf(id)]
+	byUse.Delete(use{s.lastUse, id})
+	s.lastUse = now
+	byUse.Set(use{now, id})
+}
+
+// forget ends a session. If there is none, nothing changes.
+func (t *sessions) forget(id api.ClientID) {
+	if s, known := t.byClient.Delete(id); known {
+		t.byUse[classOf(id)].Delete(use{s.lastUse, id})
+	}
 }
 
 // IsoCopy returns a copy that may be changed without changing s. The tree of
@@ -73,7 +106,7 @@ func (s *session) IsoCopy() *session {
 // applyWrite decides whether a write is new, and executes it if so. Check,
 // execution and record are one step of one entry: nothing can come between.
 // The cases stand in the order of the table in docs/sessions.md.
-func (m *Machine) applyWrite(c Command, id Identity) (Result, Event) {
+func (m *Machine) applyWrite(c Command, id Identity, entry *Applied) (Result, Event) {
 	if c.RequestID == 0 {
 		return m.execute(c), EventCommitted // no session; nobody sends it again
 	}
@@ -82,9 +115,13 @@ func (m *Machine) applyWrite(c Command, id Identity) (Result, Event) {
 		if IsIssued(c.ClientID) || c.RequestID != 1 {
 			return sessionExpired(c.ClientID), EventRefused
 		}
+		if !m.makeRoom(c.ClientID, entry) {
+			// A later copy may find room, so this is not the last word.
+			return noRoom(api.OutcomeUnknown), EventRefused
+		}
 		s = m.sessions.open(c.ClientID, m.now)
 	}
-	s.lastUse = m.now
+	m.sessions.touch(c.ClientID, s, m.now)
 	s.acknowledge(c.AckedThrough)
 	if c.RequestID <= s.acked {
 		return refuse(api.StatusStaleRequest, api.OutcomeUnknown,

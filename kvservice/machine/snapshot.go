@@ -19,8 +19,9 @@ import (
 // theirs: everything has an order, and numbers are uvarints in their shortest
 // form.
 
-// snapshotVersion stands first. A newer version is refused.
-const snapshotVersion = 1
+// snapshotVersion stands first. A newer version is refused; version 1, whose
+// settings have no lifetimes, is still read.
+const snapshotVersion = 2
 
 // snapshotPiece is how many bytes are gathered for one write, and how many are
 // believed to come before they are there.
@@ -50,6 +51,9 @@ func (m *Machine) WriteSnapshot(w io.Writer) error {
 	out.number(m.settings.Window)
 	out.number(m.settings.SessionBytes)
 	out.number(m.settings.ValueBytes)
+	out.number(m.settings.RetentionMillis)
+	out.number(m.settings.MaxSessions)
+	out.number(m.settings.MaxKeys)
 	out.number(m.store.writes)
 	out.number(uint64(m.store.items.Len()))
 	m.store.items.Scan(func(key string, i item) bool {
@@ -125,22 +129,26 @@ func (out snapshotWriter) record(r record) {
 // Whatever r holds, memory is used only for bytes that have come.
 func ReadSnapshot(r io.Reader) (*Machine, error) {
 	in := snapshotReader{r: bufio.NewReaderSize(r, snapshotPiece)}
-	switch v := in.byte(); {
-	case in.err == nil && v > snapshotVersion:
+	version := in.byte()
+	switch {
+	case in.err == nil && version > snapshotVersion:
 		return nil, ErrNewerVersion
-	case in.err == nil && v == 0:
+	case in.err == nil && version == 0:
 		in.refuse("it has no version")
 	}
 	m := New()
 	m.appliedIndex = raft.Index(in.number())
 	m.now = LogTime(in.number())
 	m.settings = Settings{Window: in.number(), SessionBytes: in.number(), ValueBytes: in.number()}
+	if version > 1 {
+		m.settings.RetentionMillis, m.settings.MaxSessions, m.settings.MaxKeys = in.number(), in.number(), in.number()
+	}
 	if m.settings != (Settings{}) && !m.settings.complete() {
 		in.refuse("its settings are incomplete")
 	}
 	in.store(&m.store)
 	in.sessions(m)
-	if !m.settings.complete() && (m.store.writes > 0 || m.store.items.Len() > 0 || m.Sessions() > 0) {
+	if !m.settings.complete() && (m.store.writes > 0 || m.store.items.Len() > 0 || m.sessions.byClient.Len() > 0) {
 		in.refuse("something was written before the settings")
 	}
 	in.end()
@@ -256,7 +264,9 @@ func (in *snapshotReader) sessions(m *Machine) {
 		if id <= last {
 			in.refuse("client %d of %d is not above the one before it", n+1, count)
 		}
-		m.sessions.byClient.Load(id, in.session(m))
+		s := in.session(m)
+		m.sessions.byClient.Load(id, s)
+		m.sessions.byUse[classOf(id)].Set(use{s.lastUse, id})
 		last = id
 	}
 }

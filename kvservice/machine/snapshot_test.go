@@ -175,7 +175,14 @@ func TestSnapshotDoesNotDependOnTheOrder(t *testing.T) {
 
 // goldenMachine has something of everything that a snapshot can hold.
 func goldenMachine(t require.TestingT) *Machine {
-	l := newLogWith(t, Settings{Window: 8, SessionBytes: 8, ValueBytes: 300})
+	l := newLogWith(t, Settings{Window: 8, SessionBytes: 8, ValueBytes: 300, RetentionMillis: 5000, MaxSessions: 5, MaxKeys: 2})
+	goldenHistory(l)
+	require.Equal(t, api.StatusOK, l.apply(Command{Kind: KindDelete, Stamp: 2000, ClientID: NewKeyID("order 17"), RequestID: 1, Key: "y"}).Status)
+	return l.a
+}
+
+// goldenHistory is what an older program can do as well.
+func goldenHistory(l *log) {
 	l.set("", "empty key")
 	l.set("ключ", "\x00")
 	l.set("x", "foo")
@@ -190,19 +197,39 @@ func goldenMachine(t require.TestingT) *Machine {
 	stamped(1500, Command{Kind: KindPut, ClientID: "laptop", RequestID: 1, Key: "z"})
 	l.opened('D')
 	stamped(2000, Command{Kind: KindGet, Key: "x", Nonce: l.nonce()})
-	return l.a
 }
 
-// The bytes of format version 1. Old snapshots lie on disks, so a change here
+// The bytes of format version 2. Old snapshots lie on disks, so a change here
 // needs a new version, and code that still reads this one.
 func TestGoldenSnapshot(t *testing.T) {
 	m := goldenMachine(t)
-	want, err := os.ReadFile("testdata/snapshot-1.bin")
+	want, err := os.ReadFile("testdata/snapshot-2.bin")
 	require.NoError(t, err)
 	require.Equal(t, hex.Dump(want), hex.Dump(snapshotOf(t, m)))
 	r, err := ReadSnapshot(bytes.NewReader(want))
 	require.NoError(t, err)
 	require.Equal(t, m.Hash(), r.Hash())
+}
+
+// A snapshot of version 1 is the state of a store whose sessions never end. From
+// there a log goes on, and one day brings lifetimes.
+func TestSnapshotOfVersion1(t *testing.T) {
+	settings := Settings{Window: 8, SessionBytes: 8, ValueBytes: 300}
+	l := newLogWith(t, settings)
+	goldenHistory(l)
+	old, err := os.ReadFile("testdata/snapshot-1.bin")
+	require.NoError(t, err)
+	l.b, err = ReadSnapshot(bytes.NewReader(old))
+	require.NoError(t, err)
+	require.Equal(t, l.a.Hash(), l.b.Hash())
+
+	read := Command{Kind: KindGet, Stamp: 1 << 40, Key: "x", Nonce: l.nonce()}
+	l.apply(read)
+	require.Equal(t, 3, l.a.Sessions())
+	settings.RetentionMillis, settings.MaxSessions, settings.MaxKeys = 10, 2, 1
+	require.Equal(t, api.StatusOK, l.apply(Command{Kind: KindSettings, Stamp: 1 << 40, Settings: settings, Nonce: l.nonce()}).Status)
+	require.Equal(t, 3, l.applyRaw(read.Encode()).Expired)
+	restored(t, l.a)
 }
 
 // The example of docs/snapshot-format.md is that file, byte by byte.
@@ -215,7 +242,7 @@ func TestExampleOfTheFormatPage(t *testing.T) {
 		require.NoError(t, err)
 		b = append(b, part...)
 	}
-	want, err := os.ReadFile("testdata/snapshot-1.bin")
+	want, err := os.ReadFile("testdata/snapshot-2.bin")
 	require.NoError(t, err)
 	require.Equal(t, hex.Dump(want), hex.Dump(b))
 }
@@ -226,7 +253,7 @@ func TestEveryFieldIsInTheSnapshot(t *testing.T) {
 	require.Equal(t, 5, reflect.TypeFor[Machine]().NumField())
 	require.Equal(t, 2, reflect.TypeFor[DataStore]().NumField())
 	require.Equal(t, 2, reflect.TypeFor[item]().NumField())
-	require.Equal(t, 3, reflect.TypeFor[Settings]().NumField())
+	require.Equal(t, 6, reflect.TypeFor[Settings]().NumField())
 	require.Equal(t, 4, reflect.TypeFor[session]().NumField())
 	require.Equal(t, 3, reflect.TypeFor[record]().NumField())
 	require.Equal(t, 8, reflect.TypeFor[Result]().NumField(), "Duplicate is never recorded")
@@ -251,6 +278,9 @@ func TestEveryFieldIsInTheSnapshot(t *testing.T) {
 	changed("window", func(m *Machine, _ *session, _ *record) { m.settings.Window++ })
 	changed("session bytes", func(m *Machine, _ *session, _ *record) { m.settings.SessionBytes++ })
 	changed("value bytes", func(m *Machine, _ *session, _ *record) { m.settings.ValueBytes++ })
+	changed("retention", func(m *Machine, _ *session, _ *record) { m.settings.RetentionMillis++ })
+	changed("sessions", func(m *Machine, _ *session, _ *record) { m.settings.MaxSessions++ })
+	changed("keys", func(m *Machine, _ *session, _ *record) { m.settings.MaxKeys++ })
 	changed("writes", func(m *Machine, _ *session, _ *record) { m.store.writes++ })
 	changed("a key", func(m *Machine, _ *session, _ *record) { m.store.items.Set("new", item{version: 1}) })
 	changed("a value", func(m *Machine, _ *session, _ *record) { m.store.items.Set("x", item{"other", 5}) })
@@ -299,6 +329,7 @@ func TestSnapshotOfANewerVersion(t *testing.T) {
 func TestImpossibleSnapshots(t *testing.T) {
 	for name, damage := range map[string]func(m *Machine, s *session){
 		"half the settings":        func(m *Machine, _ *session) { m.settings.Window = 0 },
+		"half the lifetimes":       func(m *Machine, _ *session) { m.settings.MaxKeys = 0 },
 		"keys without settings":    func(m *Machine, _ *session) { m.settings = Settings{}; m.sessions = newSessions() },
 		"writes without settings":  func(m *Machine, _ *session) { *m = *New(); m.store.writes = 1 },
 		"clients without settings": func(m *Machine, _ *session) { *m = *New(); m.sessions.open("c", 0) },
@@ -321,7 +352,7 @@ func TestImpossibleSnapshots(t *testing.T) {
 	}
 
 	// Bytes that no machine writes, whatever is in it.
-	empty := []byte{snapshotVersion, 0, 0, 8, 6, 100, 9}
+	empty := []byte{snapshotVersion, 0, 0, 8, 6, 100, 50, 40, 30, 9}
 	for name, rest := range map[string][]byte{
 		"keys the wrong way round": {2, 1, 'b', 0, 1, 1, 'a', 0, 2, 0},
 		"a key twice":              {2, 1, 'a', 0, 1, 1, 'a', 0, 2, 0},
@@ -341,11 +372,11 @@ func TestImpossibleSnapshots(t *testing.T) {
 func TestSnapshotWithHugeLengths(t *testing.T) {
 	huge := []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1}
 	for name, b := range map[string][]byte{
-		"keys":     slices.Concat([]byte{snapshotVersion, 0, 0, 8, 6, 100, 9}, huge),
-		"key":      slices.Concat([]byte{snapshotVersion, 0, 0, 8, 6, 100, 9, 1}, huge),
-		"value":    slices.Concat([]byte{snapshotVersion, 0, 0, 8, 6, 100, 9, 1, 0}, huge),
-		"sessions": slices.Concat([]byte{snapshotVersion, 0, 0, 8, 6, 100, 9, 0}, huge),
-		"records":  slices.Concat([]byte{snapshotVersion, 0, 0, 8, 6, 100, 9, 0, 1, 1, 'c', 0, 0}, huge),
+		"keys":     slices.Concat([]byte{snapshotVersion, 0, 0, 8, 6, 100, 50, 40, 30, 9}, huge),
+		"key":      slices.Concat([]byte{snapshotVersion, 0, 0, 8, 6, 100, 50, 40, 30, 9, 1}, huge),
+		"value":    slices.Concat([]byte{snapshotVersion, 0, 0, 8, 6, 100, 50, 40, 30, 9, 1, 0}, huge),
+		"sessions": slices.Concat([]byte{snapshotVersion, 0, 0, 8, 6, 100, 50, 40, 30, 9, 0}, huge),
+		"records":  slices.Concat([]byte{snapshotVersion, 0, 0, 8, 6, 100, 50, 40, 30, 9, 0, 1, 1, 'c', 0, 0}, huge),
 	} {
 		used := allocated(func() {
 			_, err := ReadSnapshot(bytes.NewReader(b))
@@ -463,18 +494,21 @@ func FuzzSnapshot(f *testing.F) {
 	f.Add(whole)
 	f.Add(snapshotOf(f, New()))
 	f.Add(snapshotOf(f, newLog(f).a))
+	old, err := os.ReadFile("testdata/snapshot-1.bin")
+	require.NoError(f, err)
+	f.Add(old)
 	f.Add(whole[:len(whole)/2])
 	f.Add(append(slices.Clone(whole), 0))
 	f.Add([]byte{})
 	f.Add([]byte{snapshotVersion + 1})
-	f.Add([]byte{snapshotVersion, 0, 0, 8, 6, 100, 9, 1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1})
+	f.Add([]byte{snapshotVersion, 0, 0, 8, 6, 100, 50, 40, 30, 9, 1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		m, err := ReadSnapshot(bytes.NewReader(b))
 		if err != nil {
 			require.Nil(t, m)
 			return
 		}
-		if again := snapshotOf(t, m); !bytes.Equal(b, again) {
+		if again := snapshotOf(t, m); b[0] == snapshotVersion && !bytes.Equal(b, again) {
 			t.Fatalf("%x is read as a state that is written as %x", b, again)
 		}
 		if m.AppliedIndex() > math.MaxUint64-10 {
@@ -498,7 +532,7 @@ func FuzzSnapshot(f *testing.F) {
 // The bytes of a long history are the same in every process (SE-13).
 func TestSnapshotIsTheSameEverywhere(t *testing.T) {
 	hash := sha256.Sum256(snapshotOf(t, longHistory(t)))
-	require.Equal(t, "68657e5c381d8c8184e5571e6bafa0b3fb30b7ef851ac77a6c67e5b99313e892", hex.EncodeToString(hash[:]))
+	require.Equal(t, "ca42c8032891a2bfeca8094d3ad6374d502f044bba6f96a537ae240423cb382d", hex.EncodeToString(hash[:]))
 }
 
 // A value that is overwritten after a restore is let go, though the tree was

@@ -273,7 +273,12 @@ func (w *twin) lastUse(id api.ClientID) (last LogTime) {
 }
 
 // requireInvariants checks what sessions.go promises about a session.
-func requireInvariants(t *rapid.T, m *Machine) {
+func requireInvariants(t require.TestingT, m *Machine) {
+	indexed := 0
+	for c := range classes {
+		indexed += m.sessions.byUse[c].Len()
+	}
+	require.Equal(t, m.sessions.byClient.Len(), indexed)
 	m.sessions.byClient.Scan(func(id api.ClientID, s *session) bool {
 		var valueBytes uint64
 		s.records.Scan(func(number uint64, r record) bool {
@@ -285,6 +290,8 @@ func requireInvariants(t *rapid.T, m *Machine) {
 		require.Equal(t, valueBytes, s.valueBytes)
 		require.LessOrEqual(t, valueBytes, m.settings.SessionBytes)
 		require.LessOrEqual(t, s.lastUse, m.now)
+		_, found := m.sessions.byUse[classOf(id)].Get(use{s.lastUse, id})
+		require.True(t, found)
 		return true
 	})
 }
