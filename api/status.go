@@ -29,6 +29,10 @@ const (
 	// Nothing was done; the client has a bug, or two clients share a ClientID.
 	StatusRequestMismatch Status = "RequestMismatch"
 
+	// StatusConditionFailed: the key has another version than the request demands.
+	// Nothing was done; read the key and decide anew.
+	StatusConditionFailed Status = "ConditionFailed"
+
 	// StatusBadRequest, StatusNotFound, StatusBadMethod, StatusTooLarge and
 	// StatusUnsupportedMedia: the request makes no sense. Repeating it will not help.
 	StatusBadRequest       Status = "BadRequest"
@@ -78,7 +82,7 @@ const (
 	ExitOK          = 0
 	ExitRefused     = 1 // nothing was done, and the same request will not do better
 	ExitAbsent      = 2 // get: there is no such key
-	ExitNotSwapped  = 3 // cas: the key held another value; member: another configuration is in force
+	ExitNotSwapped  = 3 // cas: the key held another value; a condition on the version failed; member: another configuration is in force
 	ExitUnavailable = 4 // nothing was done; later it may
 	ExitUnknown     = 5 // it may have been done, or may still be
 )
@@ -98,6 +102,7 @@ var meanings = map[Status]meaning{
 	StatusWindowExceeded:       {409, OutcomeUnknown, ExitUnknown},
 	StatusSessionExpired:       {410, OutcomeUnknown, ExitUnknown},
 	StatusRequestMismatch:      {422, OutcomeNotApplied, ExitRefused},
+	StatusConditionFailed:      {409, OutcomeNotApplied, ExitNotSwapped},
 	StatusBadRequest:           {400, OutcomeNotApplied, ExitRefused},
 	StatusNotFound:             {404, OutcomeNotApplied, ExitRefused},
 	StatusBadMethod:            {405, OutcomeNotApplied, ExitRefused},
