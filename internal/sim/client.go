@@ -421,7 +421,12 @@ func (s *simulation) answered(r *request, a answer) {
 			s.count(ResumedFound)
 		}
 		s.end(call)
-	case api.StatusNotLeader, api.StatusBusy, api.StatusFailedCommit, api.StatusTimeout, api.StatusWindowExceeded:
+	case api.StatusWindowExceeded:
+		// The next copy says how far the client has come by then: if only calls are
+		// left that wait for this, no other would (seed 300420).
+		call.command.AckedThrough = call.client.numbers.AckedThrough()
+		s.again(call, a.leader)
+	case api.StatusNotLeader, api.StatusBusy, api.StatusFailedCommit, api.StatusTimeout:
 		s.again(call, a.leader)
 	case api.StatusRequestMismatch, api.StatusStaleRequest:
 		if c := call.client; c.manner != sharing {
