@@ -364,7 +364,7 @@ func (s *simulation) compareApplied(n *node, e raft.CommitEntry, result *machine
 		s.countApplied(e, result)
 		return
 	}
-	if first := &s.applied[e.Index]; first.result != *result || first.hash != hash {
+	if first := &s.applied[e.Index]; !first.result.Equal(*result) || first.hash != hash {
 		s.fail("state", "server %d at index %d has %+v and hash %x, another server had %+v and %x",
 			n.id, e.Index, *result, hash[:4], first.result, first.hash[:4])
 	}

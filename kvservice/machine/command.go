@@ -24,7 +24,11 @@ const (
 
 	// Since version 2 of the encoding.
 	KindCloseSession Kind = 8 // forget a client that is done
+	KindBatch        Kind = 9 // several operations in one entry
 )
+
+// MaxBatchOperations is how many operations a batch may have; it has at least one.
+const MaxBatchOperations = 1024
 
 func (k Kind) isWrite() bool { return KindPut <= k && k <= KindDelete }
 
@@ -48,15 +52,24 @@ type Command struct {
 	Key          string
 	Value        string
 	CompareValue string // KindCAS
+	ExpectAbsent bool   // KindCAS: instead of CompareValue, the key must hold nothing
+
+	// IfVersion is a condition of a put, an append or a delete: the key must have
+	// this version, or be absent if it is 0. nil is no condition.
+	IfVersion *uint64
 
 	Settings Settings // KindSettings
+
+	// Operations of a KindBatch, in their order: writes and reads, each with an
+	// identity of its own or none, without stamp and nonce.
+	Operations []Command
 }
 
 // Nonce is a random value that a server makes for one command.
 type Nonce [16]byte
 
 // Fingerprint tells the operations that may carry one request number apart. It
-// is the SHA-256 of kind, key, value and compare value.
+// is the SHA-256 of kind, key, value, compare value and condition.
 type Fingerprint [sha256.Size]byte
 
 // Identity says which request a command is a copy of. Copies may come through
@@ -82,7 +95,11 @@ func (c Command) Identity() Identity {
 }
 
 func (c Command) fingerprint() Fingerprint {
-	return sha256.Sum256(c.appendOperation(nil))
+	b := c.appendOperation(nil)
+	if c.conditional() {
+		b = c.appendCondition(b)
+	}
+	return sha256.Sum256(b)
 }
 
 // issuedIDPrefix and issuedIDText describe the ClientIDs that servers make:
@@ -119,19 +136,25 @@ func NewKeyID(key string) api.ClientID { return api.ClientID(keyPrefix + key) }
 // from a header; as a ClientID they must be refused.
 func IsKey(id api.ClientID) bool { return strings.HasPrefix(string(id), keyPrefix) }
 
+// conditional reports whether c has a condition that version 1 does not know.
+func (c Command) conditional() bool { return c.ExpectAbsent || c.IfVersion != nil }
+
 var errInconsistent = errors.New("machine: the fields of the command contradict each other")
 
 // check finds combinations that no server submits. What the API refuses at the
 // door is refused here too, because an entry may come from elsewhere.
 func (c Command) check() error {
-	var ok bool
+	ok := c.conditionFits()
 	switch {
+	case !ok:
 	case c.Kind == KindSettings:
 		ok = c.ClientID == "" && c.RequestID == 0 && c.Settings.complete()
 	case c.Kind == KindOpenSession:
 		ok = IsIssued(c.ClientID) && c.RequestID == 0
 	case c.Kind == KindCloseSession:
 		ok = c.ClientID != "" && !IsKey(c.ClientID) && c.RequestID == 0
+	case c.Kind == KindBatch:
+		ok = c.ClientID == "" && c.RequestID == 0 && c.checkOperations()
 	case c.Kind.isWrite() && c.RequestID > 0:
 		ok = c.ClientID != "" && c.AckedThrough < c.RequestID && (!IsKey(c.ClientID) || c.RequestID == 1)
 	default:
@@ -141,4 +164,26 @@ func (c Command) check() error {
 		return errInconsistent
 	}
 	return nil
+}
+
+// conditionFits reports whether the condition is one that the kind can have.
+func (c Command) conditionFits() bool {
+	switch c.Kind {
+	case KindPut, KindAppend, KindDelete:
+		return !c.ExpectAbsent
+	case KindCAS:
+		return c.IfVersion == nil && (!c.ExpectAbsent || c.CompareValue == "")
+	}
+	return !c.conditional()
+}
+
+// checkOperations reports whether a batch is one: not too long, and with nothing
+// in it but writes and reads.
+func (c Command) checkOperations() bool {
+	for _, o := range c.Operations {
+		if !o.Kind.isWrite() && o.Kind != KindGet || o.Stamp != 0 || o.Nonce != (Nonce{}) || o.check() != nil {
+			return false
+		}
+	}
+	return 0 < len(c.Operations) && len(c.Operations) <= MaxBatchOperations
 }

@@ -12,6 +12,7 @@
 //	datastore.go  DataStore: keys, values and versions
 //	sessions.go   which write is new (the posts' lastRequestIDPerClient)
 //	lifetime.go   when a session ends
+//	batch.go      several operations in one entry
 //	result.go     what a command came to, and the answer to the client
 //	logtime.go    LogTime and LogClock: time that every server agrees on
 //	hash.go       one number for the whole state

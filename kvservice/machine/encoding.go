@@ -22,10 +22,15 @@ import (
 //	             settings            window, session bytes, value bytes; in version 2
 //	                                 also retention, sessions, keys: numbers
 //	             open session        nothing
-//	             close session       nothing; version 2
 //	             put, append         key, value: texts
 //	             compare-and-set     key, compare value, value: texts
 //	             delete, get         key: text
+//	             close session       nothing; version 2
+//	             batch               how many operations: a number; for each: client,
+//	                                 request, acked (only if request > 0), kind,
+//	                                 operation, condition; version 2
+//	condition  of a write, in version 2: 1 byte, 0 for none, 1 if the key must be
+//	           absent (compare-and-set), 2 if it must have a version: a number
 //
 // A command has the oldest version that can say it. So two programs of different
 // age either read the same in it, or the older one stops; and commands of before
@@ -34,15 +39,23 @@ import (
 // it, also for a program that has it in a newer one: what an older program has
 // refused must be refused for ever.
 //
-// The fingerprint covers everything from the kind on.
+// The fingerprint covers everything from the kind on, but for a condition of 0:
+// whether a write has come alone or in a batch makes no other request.
 const newestVersion = 2
 
 // lastKind is the last kind that each version has.
-var lastKind = [newestVersion + 1]Kind{1: KindGet, 2: KindCloseSession}
+var lastKind = [newestVersion + 1]Kind{1: KindGet, 2: KindBatch}
+
+// The conditions.
+const (
+	conditionNone    = 0
+	conditionAbsent  = 1
+	conditionVersion = 2
+)
 
 // version returns the oldest version that can say c.
 func (c Command) version() byte {
-	if c.Kind > lastKind[1] || c.Settings.hasLifetimes() || IsKey(c.ClientID) {
+	if c.Kind > lastKind[1] || c.Settings.hasLifetimes() || IsKey(c.ClientID) || c.conditional() {
 		return 2
 	}
 	return 1
@@ -63,17 +76,37 @@ func (c Command) Encode() []byte {
 	if err := c.check(); err != nil {
 		panic(fmt.Sprintf("%v: kind %d, client %q, request %d, acked through %d", err, c.Kind, c.ClientID, c.RequestID, c.AckedThrough))
 	}
-	b := make([]byte, 0, 64+len(c.ClientID)+len(c.Key)+len(c.Value)+len(c.CompareValue))
+	room := c.room()
+	for _, o := range c.Operations {
+		room += o.room()
+	}
+	b := make([]byte, 0, room)
 	b = append(b, c.version())
 	b = binary.AppendUvarint(b, uint64(c.Stamp))
+	b = c.appendRequest(b)
+	if c.RequestID == 0 {
+		b = append(b, c.Nonce[:]...)
+	}
+	b = c.appendOperation(b)
+	if c.Kind.isWrite() && c.version() > 1 {
+		b = c.appendCondition(b)
+	}
+	return b
+}
+
+// room is about how many bytes c takes, and seldom less.
+func (c Command) room() int {
+	return 64 + len(c.ClientID) + len(c.Key) + len(c.Value) + len(c.CompareValue)
+}
+
+// appendRequest appends who asks.
+func (c Command) appendRequest(b []byte) []byte {
 	b = appendText(b, string(c.ClientID))
 	b = binary.AppendUvarint(b, c.RequestID)
 	if c.RequestID > 0 {
 		b = binary.AppendUvarint(b, c.AckedThrough)
-	} else {
-		b = append(b, c.Nonce[:]...)
 	}
-	return c.appendOperation(b)
+	return b
 }
 
 // appendOperation appends what the command does, without who asked for it.
@@ -98,8 +131,27 @@ func (c Command) appendOperation(b []byte) []byte {
 		b = appendText(b, c.Value)
 	case KindDelete, KindGet:
 		b = appendText(b, c.Key)
+	case KindBatch:
+		b = binary.AppendUvarint(b, uint64(len(c.Operations)))
+		for _, o := range c.Operations {
+			b = o.appendRequest(b)
+			b = o.appendOperation(b)
+			if o.Kind.isWrite() {
+				b = o.appendCondition(b)
+			}
+		}
 	}
 	return b
+}
+
+func (c Command) appendCondition(b []byte) []byte {
+	switch {
+	case c.ExpectAbsent:
+		return append(b, conditionAbsent)
+	case c.IfVersion != nil:
+		return binary.AppendUvarint(append(b, conditionVersion), *c.IfVersion)
+	}
+	return append(b, conditionNone)
 }
 
 func appendText(b []byte, s string) []byte {
@@ -120,14 +172,9 @@ func Decode(b []byte) (Command, error) {
 	case version > newestVersion:
 		return Command{}, ErrNewerVersion
 	}
-	c := Command{
-		Stamp:     LogTime(r.number()),
-		ClientID:  api.ClientID(r.text()),
-		RequestID: r.number(),
-	}
-	if c.RequestID > 0 {
-		c.AckedThrough = r.number()
-	} else {
+	c := Command{Stamp: LogTime(r.number())}
+	r.request(&c)
+	if c.RequestID == 0 {
 		copy(c.Nonce[:], r.bytes(uint64(len(c.Nonce))))
 	}
 	c.Kind = Kind(r.byte())
@@ -137,6 +184,24 @@ func Decode(b []byte) (Command, error) {
 	if c.Kind == 0 || c.Kind > lastKind[version] {
 		return Command{Stamp: c.Stamp}, errUnknownKind
 	}
+	r.operation(&c, version)
+	if r.bad || len(r.b) > 0 || c.version() != version {
+		return Command{}, errMalformed
+	}
+	if err := c.check(); err != nil {
+		return Command{}, err
+	}
+	return c, nil
+}
+
+func (r *reader) request(c *Command) {
+	c.ClientID, c.RequestID = api.ClientID(r.text()), r.number()
+	if c.RequestID > 0 {
+		c.AckedThrough = r.number()
+	}
+}
+
+func (r *reader) operation(c *Command, version byte) {
 	switch c.Kind {
 	case KindSettings:
 		c.Settings = Settings{Window: r.number(), SessionBytes: r.number(), ValueBytes: r.number()}
@@ -149,14 +214,42 @@ func Decode(b []byte) (Command, error) {
 		c.Key, c.CompareValue, c.Value = r.text(), r.text(), r.text()
 	case KindDelete, KindGet:
 		c.Key = r.text()
+	case KindBatch:
+		r.operations(c, version)
 	}
-	if r.bad || len(r.b) > 0 || c.version() != version {
-		return Command{}, errMalformed
+	if c.Kind.isWrite() && version > 1 {
+		r.condition(c)
 	}
-	if err := c.check(); err != nil {
-		return Command{}, err
+}
+
+func (r *reader) operations(c *Command, version byte) {
+	count := r.number()
+	if count > MaxBatchOperations {
+		r.bad = true
 	}
-	return c, nil
+	for n := uint64(0); n < count && !r.bad; n++ {
+		var o Command
+		r.request(&o)
+		o.Kind = Kind(r.byte())
+		if o.Kind == KindBatch {
+			r.bad = true // a batch of batches of batches would never end
+			return
+		}
+		r.operation(&o, version)
+		c.Operations = append(c.Operations, o)
+	}
+}
+
+func (r *reader) condition(c *Command) {
+	switch r.byte() {
+	case conditionNone:
+	case conditionAbsent:
+		c.ExpectAbsent = true
+	case conditionVersion:
+		c.IfVersion = new(r.number())
+	default:
+		r.bad = true
+	}
 }
 
 // reader takes values from the front of b. Once something does not fit, bad is

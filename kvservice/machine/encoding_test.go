@@ -33,6 +33,15 @@ var goldenCommands = []struct {
 	{"settings with lifetimes", Command{Kind: KindSettings, Stamp: 1, Nonce: Nonce{1, 2, 3}, Settings: DefaultSettings()}},
 	{"close session", Command{Kind: KindCloseSession, Stamp: 2, ClientID: "laptop", Nonce: Nonce{7}}},
 	{"put with a key", Command{Kind: KindPut, Stamp: 2, ClientID: NewKeyID("order 17"), RequestID: 1, Key: "k", Value: "v"}},
+	{"put if version", Command{Kind: KindPut, Stamp: 2, ClientID: "c", RequestID: 4, Key: "k", Value: "v", IfVersion: new(uint64(300))}},
+	{"delete if absent", Command{Kind: KindDelete, Stamp: 2, Nonce: Nonce{8}, Key: "k", IfVersion: new(uint64(0))}},
+	{"compare-and-set if absent", Command{Kind: KindCAS, Stamp: 2, ClientID: "c", RequestID: 5, AckedThrough: 4, Key: "k", ExpectAbsent: true, Value: "v"}},
+	{"batch", Command{Kind: KindBatch, Stamp: 2, Nonce: Nonce{9}, Operations: []Command{
+		{Kind: KindPut, ClientID: "c", RequestID: 6, AckedThrough: 5, Key: "k", Value: "v"},
+		{Kind: KindAppend, Key: "k", Value: "w", IfVersion: new(uint64(1))},
+		{Kind: KindCAS, ClientID: NewKeyID("order 18"), RequestID: 1, Key: "k", CompareValue: "old", Value: "new"},
+		{Kind: KindGet, Key: "k"},
+	}}},
 }
 
 func TestGoldenBytes(t *testing.T) {

@@ -134,16 +134,23 @@ func (m *Machine) Apply(e raft.CommitEntry) (Applied, error) {
 	applied := Applied{Identity: c.Identity()}
 	m.expire(&applied)
 	if err != nil {
-		applied.Result = refuse(api.StatusBadRequest, api.OutcomeNotApplied, err.Error())
-		applied.Event = EventRefused
-		return applied, nil
+		return Applied{
+			Identity: applied.Identity,
+			Result:   refuse(api.StatusBadRequest, api.OutcomeNotApplied, err.Error()),
+			Event:    EventRefused,
+			Expired:  applied.Expired,
+		}, nil
 	}
-	applied.Result, applied.Event = m.applyCommand(c, &applied)
+	if c.Kind == KindBatch {
+		m.applyBatch(c, &applied)
+	} else {
+		applied.Result, applied.Event = m.applyCommand(c, applied.Identity, &applied)
+	}
 	return applied, nil
 }
 
 // applyCommand carries out a command, and notes in entry what was forgotten for it.
-func (m *Machine) applyCommand(c Command, entry *Applied) (result Result, event Event) {
+func (m *Machine) applyCommand(c Command, id Identity, entry *Applied) (result Result, event Event) {
 	event = EventCommitted
 	switch {
 	case c.Kind == KindSettings:
@@ -157,7 +164,7 @@ func (m *Machine) applyCommand(c Command, entry *Applied) (result Result, event 
 	case c.Kind == KindCloseSession:
 		result = m.applyCloseSession(c.ClientID)
 	default:
-		result, event = m.applyWrite(c, c.Identity(), entry)
+		result, event = m.applyWrite(c, id, entry)
 	}
 	if result.Status != api.StatusOK && event == EventCommitted {
 		event = EventRefused
@@ -203,6 +210,10 @@ func (m *Machine) execute(c Command) Result {
 		Value:    old.value,
 		Version:  old.version,
 	}
+	if c.IfVersion != nil && *c.IfVersion != old.version {
+		return refuse(api.StatusConditionFailed, api.OutcomeNotApplied,
+			fmt.Sprintf("the key has version %d, not %d (0: it is absent); nothing was done", old.version, *c.IfVersion))
+	}
 	value := c.Value
 	switch c.Kind {
 	case KindGet:
@@ -215,7 +226,11 @@ func (m *Machine) execute(c Command) Result {
 		value = old.value + c.Value
 	case KindCAS:
 		// An absent key holds nothing: not even the empty value equals it.
-		if !found || old.value != c.CompareValue {
+		fits := found && old.value == c.CompareValue
+		if c.ExpectAbsent {
+			fits = !found
+		}
+		if !fits {
 			return result
 		}
 	}

@@ -1,6 +1,10 @@
 package machine
 
-import "raftkv/api"
+import (
+	"slices"
+
+	"raftkv/api"
+)
 
 // Result is what a command came to. It is the same on every server.
 type Result struct {
@@ -44,6 +48,17 @@ type Applied struct {
 	// them for the retention, and to make room for a new one.
 	Expired int
 	Evicted int
+
+	// Operations says of each operation of a batch what became of it, in their
+	// order; whoever waits for one by its own identity is answered, too. The batch
+	// itself is always OK.
+	Operations []Applied
+}
+
+// Equal reports whether two servers made the same of an entry.
+func (a Applied) Equal(b Applied) bool {
+	return a.Identity == b.Identity && a.Result == b.Result && a.Event == b.Event &&
+		a.Expired == b.Expired && a.Evicted == b.Evicted && slices.EqualFunc(a.Operations, b.Operations, Applied.Equal)
 }
 
 // Premature reports whether the entry is a write whose session is not there,

@@ -1,7 +1,9 @@
 package machine
 
 import (
+	"cmp"
 	"maps"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -15,33 +17,65 @@ import (
 // question by reading the whole history again.
 type twin struct {
 	settings Settings
+	now      LogTime
 	history  []event
 }
 
-// event is a command and what it came to.
+// event is a command and what it came to, or the end of a session.
 type event struct {
 	c        Command
+	at       LogTime
 	executed bool
 	opens    bool // a session begins
+	ends     bool // a session ends; c has only the id
 	result   Result
 }
 
-func (w *twin) apply(c Command) Result {
-	e := event{c: c}
+func (w *twin) apply(c Command) Applied {
+	w.now = max(w.now, c.Stamp)
+	var entry Applied
+	for _, id := range w.clients() {
+		if w.settings.hasLifetimes() && w.now-w.lastUse(id) >= LogTime(w.settings.RetentionMillis) {
+			w.end(id)
+			entry.Expired++
+		}
+	}
+	if c.Kind != KindBatch {
+		entry.Result = w.applyOne(c, &entry)
+		return entry
+	}
+	entry.Result = Result{Status: api.StatusOK, Outcome: api.OutcomeApplied}
+	for _, o := range c.Operations {
+		entry.Operations = append(entry.Operations, Applied{Result: w.applyOne(o, &entry)})
+	}
+	return entry
+}
+
+func (w *twin) applyOne(c Command, entry *Applied) Result {
+	e := event{c: c, at: w.now}
+	ok := Result{Status: api.StatusOK, Outcome: api.OutcomeApplied}
+	opens := c.Kind == KindOpenSession || c.RequestID == 1 && !IsIssued(c.ClientID)
 	switch {
-	case c.Kind == KindOpenSession:
-		e.opens = true
-		e.result = Result{Status: api.StatusOK, Outcome: api.OutcomeApplied}
-	case c.Kind == KindGet || c.RequestID == 0:
+	case c.Kind == KindCloseSession:
+		w.end(c.ClientID)
+		return ok
+	case c.Kind == KindGet || c.RequestID == 0 && c.Kind != KindOpenSession:
 		e.result, e.executed = w.execute(c), true
-	case !w.known(c.ClientID) && (IsIssued(c.ClientID) || c.RequestID != 1):
+	case w.session(c.ClientID) == nil && !opens:
 		e.result.Status, e.result.Outcome = api.StatusSessionExpired, api.OutcomeUnknown
 		if IsIssued(c.ClientID) {
 			e.result.Outcome = api.OutcomeNotApplied
 		}
+	case w.session(c.ClientID) == nil && !w.makeRoom(c.ClientID, entry):
+		e.result.Status, e.result.Outcome = api.StatusBusy, api.OutcomeUnknown
+		if c.Kind == KindOpenSession {
+			e.result.Outcome = api.OutcomeNotApplied
+		}
 	default:
-		e.opens = !w.known(c.ClientID)
-		w.write(&e)
+		e.opens = w.session(c.ClientID) == nil
+		if e.result = ok; c.Kind != KindOpenSession {
+			w.write(&e)
+		}
 	}
 	w.history = append(w.history, e)
 	return e.result
@@ -51,6 +85,7 @@ func (w *twin) apply(c Command) Result {
 func (w *twin) write(e *event) {
 	acked := max(w.acked(e.c.ClientID), e.c.AckedThrough)
 	first := w.executed(e.c.ClientID, e.c.RequestID)
+	e.result = Result{}
 	switch {
 	case e.c.RequestID <= acked:
 		e.result.Status, e.result.Outcome = api.StatusStaleRequest, api.OutcomeUnknown
@@ -68,29 +103,86 @@ func (w *twin) write(e *event) {
 	}
 }
 
-func (w *twin) known(id api.ClientID) bool {
-	return slices.ContainsFunc(w.history, func(e event) bool { return e.opens && e.c.ClientID == id })
+// session returns what has happened to a client since its session began; nothing
+// if it has none.
+func (w *twin) session(id api.ClientID) (events []event) {
+	for _, e := range w.history {
+		switch {
+		case e.c.ClientID != id:
+		case e.ends:
+			events = nil
+		case e.opens || events != nil:
+			events = append(events, e)
+		}
+	}
+	return events
+}
+
+func (w *twin) end(id api.ClientID) {
+	w.history = append(w.history, event{c: Command{ClientID: id}, ends: true})
+}
+
+// clients returns who has a session, the longest unused first.
+func (w *twin) clients() []api.ClientID {
+	known := map[api.ClientID]bool{}
+	for _, e := range w.history {
+		known[e.c.ClientID] = w.session(e.c.ClientID) != nil
+	}
+	maps.DeleteFunc(known, func(_ api.ClientID, has bool) bool { return !has })
+	return slices.SortedFunc(maps.Keys(known), func(a, b api.ClientID) int {
+		return cmp.Or(cmp.Compare(w.lastUse(a), w.lastUse(b)), cmp.Compare(a, b))
+	})
+}
+
+// lastUse is the log time of a client's last write since its session began, or
+// of the beginning.
+func (w *twin) lastUse(id api.ClientID) (last LogTime) {
+	for _, e := range w.session(id) {
+		if e.opens || e.c.RequestID > 0 {
+			last = e.at
+		}
+	}
+	return last
+}
+
+func (w *twin) makeRoom(id api.ClientID, entry *Applied) bool {
+	var keys, sessions []api.ClientID
+	for _, other := range w.clients() {
+		if IsKey(other) {
+			keys = append(keys, other)
+		} else {
+			sessions = append(sessions, other)
+		}
+	}
+	switch {
+	case !w.settings.hasLifetimes():
+		return true
+	case IsKey(id):
+		return len(keys) < int(w.settings.MaxKeys)
+	case len(sessions) < int(w.settings.MaxSessions):
+		return true
+	}
+	i := slices.IndexFunc(sessions, IsIssued)
+	if i < 0 {
+		return false
+	}
+	w.end(sessions[i])
+	entry.Evicted++
+	return true
 }
 
 // acked is the greatest mark that the client has declared, in whatever command.
-func (w *twin) acked(id api.ClientID) uint64 {
-	var acked uint64
-	open := false
-	for _, e := range w.history {
-		if e.c.ClientID == id {
-			open = open || e.opens
-			if open {
-				acked = max(acked, e.c.AckedThrough)
-			}
-		}
+func (w *twin) acked(id api.ClientID) (acked uint64) {
+	for _, e := range w.session(id) {
+		acked = max(acked, e.c.AckedThrough)
 	}
 	return acked
 }
 
 func (w *twin) executed(id api.ClientID, number uint64) *event {
-	for i, e := range w.history {
-		if e.executed && e.c.ClientID == id && e.c.RequestID == number {
-			return &w.history[i]
+	for _, e := range w.session(id) {
+		if e.executed && e.c.RequestID == number {
+			return &e
 		}
 	}
 	return nil
@@ -106,10 +198,7 @@ func (w *twin) hasRoom(id api.ClientID, number uint64) bool {
 		}
 		return n
 	}
-	for _, e := range w.history {
-		if e.c.ClientID != id {
-			continue
-		}
+	for _, e := range w.session(id) {
 		maps.DeleteFunc(kept, func(n uint64, _ string) bool { return n <= e.c.AckedThrough })
 		if !e.executed || len(e.result.Value) > int(w.settings.SessionBytes) {
 			continue
@@ -129,7 +218,8 @@ func (w *twin) hasRoom(id api.ClientID, number uint64) bool {
 }
 
 func sameOperation(a, b Command) bool {
-	return a.Kind == b.Kind && a.Key == b.Key && a.Value == b.Value && a.CompareValue == b.CompareValue
+	return a.Kind == b.Kind && a.Key == b.Key && a.Value == b.Value && a.CompareValue == b.CompareValue &&
+		a.ExpectAbsent == b.ExpectAbsent && reflect.DeepEqual(a.IfVersion, b.IfVersion)
 }
 
 // execute runs all executed writes again, from an empty store.
@@ -150,8 +240,11 @@ func (w *twin) step(values map[string]string, versions map[string]uint64, writes
 	if c.Kind == KindAppend {
 		next = value + c.Value
 	}
-	writesValue := c.Kind == KindPut || c.Kind == KindAppend || c.Kind == KindCAS && found && value == c.CompareValue
+	writesValue := c.Kind == KindPut || c.Kind == KindAppend ||
+		c.Kind == KindCAS && (c.ExpectAbsent && !found || !c.ExpectAbsent && found && value == c.CompareValue)
 	switch {
+	case c.IfVersion != nil && *c.IfVersion != versions[c.Key]:
+		return Result{Status: api.StatusConditionFailed, Outcome: api.OutcomeNotApplied}
 	case writesValue && len(next) > int(w.settings.ValueBytes):
 		return Result{Status: api.StatusTooLarge, Outcome: api.OutcomeNotApplied}
 	case writesValue:
@@ -167,35 +260,83 @@ func (w *twin) step(values map[string]string, versions map[string]uint64, writes
 	return r
 }
 
+// drawSettings draws small ones, a third of them without lifetimes.
+func drawSettings(t *rapid.T) Settings {
+	s := Settings{
+		Window:       rapid.Uint64Range(2, 8).Draw(t, "window"),
+		SessionBytes: rapid.Uint64Range(1, 8).Draw(t, "session bytes"),
+		ValueBytes:   rapid.Uint64Range(2, 8).Draw(t, "value bytes"),
+	}
+	if rapid.IntRange(0, 2).Draw(t, "lifetimes") > 0 {
+		s.RetentionMillis = rapid.Uint64Range(1, 60).Draw(t, "retention")
+		s.MaxSessions = rapid.Uint64Range(1, 4).Draw(t, "sessions")
+		s.MaxKeys = rapid.Uint64Range(1, 2).Draw(t, "keys")
+	}
+	return s
+}
+
+// drawCommand draws anything that a log can hold.
 func drawCommand(t *rapid.T, l *log, w *twin) Command {
-	clients := []api.ClientID{issued('A'), issued('A'), issued('A'), "laptop", "laptop", "phone", issued('B'), ""}
+	var c Command
+	switch rapid.IntRange(0, 9).Draw(t, "what") {
+	case 0:
+		c.Kind = KindOpenSession
+		c.ClientID = rapid.SampledFrom([]api.ClientID{issued('A'), issued('C'), issued('D')}).Draw(t, "registered") // B stays unknown
+	case 1:
+		c.Kind = rapid.SampledFrom([]Kind{KindCloseSession, KindGet, KindGet, KindGet}).Draw(t, "rare")
+		if c.Kind == KindGet {
+			c.Key = "x"
+		} else {
+			c.ClientID = rapid.SampledFrom([]api.ClientID{issued('A'), "laptop"}).Draw(t, "closed")
+		}
+	case 2:
+		c.Kind = KindBatch
+		for range rapid.IntRange(1, 4).Draw(t, "operations") {
+			c.Operations = append(c.Operations, drawOperation(t, w))
+		}
+	default:
+		c = drawOperation(t, w)
+	}
+	// Most of the time little passes, and clocks of leaders differ.
+	c.Stamp = l.a.Now() + LogTime(rapid.SampledFrom([]int{0, 0, 1, 2, 5, 40}).Draw(t, "passes"))
+	c.Stamp -= min(c.Stamp, LogTime(rapid.IntRange(0, 3).Draw(t, "behind")))
+	if c.RequestID == 0 {
+		c.Nonce = l.nonce()
+	}
+	return c
+}
+
+// drawOperation draws what may stand in a batch or alone.
+func drawOperation(t *rapid.T, w *twin) Command {
+	clients := []api.ClientID{issued('A'), issued('A'), issued('A'), "laptop", "laptop", "phone", issued('B'), issued('C'), NewKeyID("1"), NewKeyID("2"), NewKeyID("3"), ""}
 	c := Command{
-		Kind:         rapid.SampledFrom([]Kind{KindPut, KindPut, KindAppend, KindAppend, KindCAS, KindDelete, KindGet, KindOpenSession}).Draw(t, "kind"),
+		Kind:         rapid.SampledFrom([]Kind{KindPut, KindPut, KindAppend, KindAppend, KindCAS, KindDelete, KindGet}).Draw(t, "kind"),
 		ClientID:     rapid.SampledFrom(clients).Draw(t, "client"),
-		Stamp:        LogTime(rapid.Uint64Max(100).Draw(t, "stamp")),
 		Key:          rapid.SampledFrom([]string{"x", "x", "y"}).Draw(t, "key"),
 		Value:        rapid.SampledFrom([]string{"", "a", "b", "abc", "abcd"}).Draw(t, "value"),
 		CompareValue: rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "compare value"),
 	}
 	if c.Kind != KindCAS {
 		c.CompareValue = ""
+	} else if rapid.IntRange(0, 3).Draw(t, "expect absent") == 0 {
+		c.CompareValue, c.ExpectAbsent = "", true
 	}
-	if c.Kind == KindDelete {
+	if c.Kind == KindDelete || c.Kind == KindGet {
 		c.Value = ""
+	}
+	if c.Kind != KindCAS && c.Kind != KindGet && rapid.IntRange(0, 3).Draw(t, "condition") == 0 {
+		c.IfVersion = new(rapid.SampledFrom([]uint64{0, 1, 2, w.execute(Command{Kind: KindGet, Key: c.Key}).Version}).Draw(t, "version"))
 	}
 	switch {
 	case c.Kind == KindGet:
 		c.ClientID = ""
-	case c.Kind == KindOpenSession:
-		c.ClientID = issued('A') // B stays unknown
+	case IsKey(c.ClientID):
+		c.RequestID = 1
 	case c.ClientID != "":
 		// Around the client's mark, where the rows of the table meet.
 		acked := w.acked(c.ClientID)
 		c.RequestID = max(1, acked+rapid.Uint64Range(0, 8).Draw(t, "ahead"))
 		c.AckedThrough = min(c.RequestID-1, acked+rapid.SampledFrom([]uint64{0, 0, 0, 0, 1, 2}).Draw(t, "acknowledged"))
-	}
-	if c.RequestID == 0 {
-		c.Nonce = l.nonce()
 	}
 	return c
 }
@@ -208,12 +349,9 @@ func TestSessionsBesideTheirTwin(t *testing.T) {
 		duplicate bool
 	}
 	seen := map[answered]int{}
+	var expired, evicted, premature int
 	rapid.Check(t, func(t *rapid.T) {
-		settings := Settings{
-			Window:       rapid.Uint64Range(2, 8).Draw(t, "window"),
-			SessionBytes: rapid.Uint64Range(1, 8).Draw(t, "session bytes"),
-			ValueBytes:   rapid.Uint64Range(2, 8).Draw(t, "value bytes"),
-		}
+		settings := drawSettings(t)
 		l := newLogWith(t, settings)
 		w := &twin{settings: settings}
 		var now LogTime
@@ -232,14 +370,22 @@ func TestSessionsBesideTheirTwin(t *testing.T) {
 			}
 			sent = append(sent, c)
 			want := w.apply(c)
-			got := l.apply(c)
-			got.Error = "" // texts are for people
-			require.Equal(t, want, got, "%+v", c)
-			seen[answered{want.Status, want.Duplicate}]++
+			got := l.applyRaw(c.Encode())
+			require.Equal(t, results(want), results(got), "%+v", c)
+			require.Equal(t, want.Expired, got.Expired, "%+v", c)
+			require.Equal(t, want.Evicted, got.Evicted, "%+v", c)
+			expired, evicted = expired+got.Expired, evicted+got.Evicted
+			if got.Premature() {
+				premature++
+			}
+			for _, r := range results(want) {
+				seen[answered{r.Status, r.Duplicate}]++
+			}
 
 			now = max(now, c.Stamp)
 			require.Equal(t, now, l.a.Now())
 			requireInvariants(t, l.a)
+			require.ElementsMatch(t, w.clients(), l.clients())
 			l.a.sessions.byClient.Scan(func(id api.ClientID, s *session) bool {
 				require.Equal(t, w.lastUse(id), s.lastUse, "%s", id)
 				return true
@@ -248,28 +394,28 @@ func TestSessionsBesideTheirTwin(t *testing.T) {
 	})
 	// A run that never reaches a row of the table has said nothing about it.
 	for _, a := range []answered{
-		{api.StatusSessionExpired, false}, {api.StatusStaleRequest, false}, {api.StatusOK, true}, {api.StatusDuplicateRequest, true},
+		{api.StatusSessionExpired, false}, {api.StatusBusy, false}, {api.StatusStaleRequest, false}, {api.StatusOK, true}, {api.StatusDuplicateRequest, true},
 		{api.StatusRequestMismatch, false}, {api.StatusWindowExceeded, false}, {api.StatusOK, false}, {api.StatusTooLarge, false}, {api.StatusTooLarge, true},
+		{api.StatusConditionFailed, false}, {api.StatusConditionFailed, true},
 	} {
 		require.NotZero(t, seen[a], "%+v", a)
 	}
+	require.NotZero(t, expired)
+	require.NotZero(t, evicted)
+	require.NotZero(t, premature)
 }
 
-// lastUse is the log time of a client's last write since its session began, or
-// of the beginning.
-func (w *twin) lastUse(id api.ClientID) (last LogTime) {
-	var now LogTime
-	open := false
-	for _, e := range w.history {
-		now = max(now, e.c.Stamp)
-		if e.c.ClientID != id {
-			continue
-		}
-		if begins := e.opens && !open; begins || open && e.c.RequestID > 0 {
-			open, last = true, now
-		}
+// results returns the result of an entry and those of its operations, without
+// texts, which are for people.
+func results(a Applied) []Result {
+	all := []Result{a.Result}
+	for _, o := range a.Operations {
+		all = append(all, o.Result)
 	}
-	return last
+	for i := range all {
+		all[i].Error = ""
+	}
+	return all
 }
 
 // requireInvariants checks what sessions.go promises about a session.
