@@ -1,6 +1,10 @@
 package machine
 
-import "github.com/tidwall/btree"
+import (
+	"strings"
+
+	"github.com/tidwall/btree"
+)
 
 // DataStore holds the keys and values. (The posts' DataStore. Theirs is a map
 // under a lock; this one is ordered and is copied in one step, so that a copy
@@ -50,4 +54,36 @@ func (s *DataStore) delete(key string) {
 	if _, found := s.items.Delete(key); found {
 		s.writes++
 	}
+}
+
+// Item is a key with what it holds.
+type Item struct {
+	Key, Value string
+	Version    uint64
+}
+
+// Scan returns the keys that begin with prefix and come behind after, in the
+// order of their bytes: at most limit, and no more once keys and values have
+// reached maxBytes. limit must be at least 1. more says that there are others;
+// then go on after the last one. after "" begins with the first.
+//
+// A scan of several parts sees one state only if all parts come from one
+// [Machine.Clone].
+func (m *Machine) Scan(prefix, after string, limit, maxBytes int) (items []Item, more bool) {
+	size := 0
+	m.store.items.Ascend(max(prefix, after), func(key string, i item) bool {
+		switch {
+		case key == after && after != "":
+			return true
+		case !strings.HasPrefix(key, prefix):
+			return false
+		case len(items) == limit, len(items) > 0 && size >= maxBytes:
+			more = true
+			return false
+		}
+		items = append(items, Item{key, i.value, i.version})
+		size += len(key) + len(i.value)
+		return true
+	})
+	return items, more
 }
