@@ -17,12 +17,16 @@ import (
 
 // Absent is not empty (pitfall UX-05), and a retry finds the first answer.
 func TestCompareAndSet(t *testing.T) {
+	const absent = "(absent)"
 	for _, tc := range []struct {
 		name    string
 		holds   *string
 		compare string
 		swapped bool
 	}{
+		{"absent, expected absent", nil, absent, true},
+		{"empty, expected absent", new(""), absent, false},
+		{"other, expected absent", new("b"), absent, false},
 		{"absent, expected empty", nil, "", false},
 		{"absent, expected a value", nil, "a", false},
 		{"empty, expected empty", new(""), "", true},
@@ -42,9 +46,12 @@ func TestCompareAndSet(t *testing.T) {
 				want.KeyFound, want.Value, want.Version = true, holds, 1
 			}
 			if tc.swapped {
-				want.Version, holds = 2, "new"
+				want.Version, holds = want.Version+1, "new"
 			}
 			cas := Command{Kind: KindCAS, ClientID: c, RequestID: 1, Key: "x", CompareValue: tc.compare, Value: "new"}
+			if tc.compare == absent {
+				cas.CompareValue, cas.ExpectAbsent = "", true
+			}
 			require.Equal(t, want, l.apply(cas))
 			require.Equal(t, repeated(want), l.apply(cas))
 			require.Equal(t, holds, l.get("x"))

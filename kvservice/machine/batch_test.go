@@ -1,0 +1,166 @@
+package machine
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"raftkv/api"
+)
+
+func (l *log) batch(operations ...Command) Applied {
+	return l.applyRaw(Command{Kind: KindBatch, Nonce: l.nonce(), Operations: operations}.Encode())
+}
+
+// The operations are carried out in their order, and none of them minds what
+// became of another.
+func TestBatch(t *testing.T) {
+	l := newLog(t)
+	c := l.opened('C')
+	l.set("x", "a")
+	operations := []Command{
+		appending(c, 1, "x", "b").inFlight(0),
+		appending(c, 1, "x", "other").inFlight(0),
+		{Kind: KindGet, Key: "x"},
+		{Kind: KindPut, Key: "y", Value: "1", IfVersion: new(uint64(7))},
+		appending(issued('Z'), 1, "x", "!"),
+		appending(c, 3, "x", "c").inFlight(0),
+		{Kind: KindDelete, Key: "nowhere"},
+		appending(c, 1, "x", "b").inFlight(0),
+	}
+	got := l.batch(operations...)
+	require.Equal(t, Result{Status: api.StatusOK, Outcome: api.OutcomeApplied}, got.Result)
+	require.Equal(t, EventCommitted, got.Event)
+	first := Result{Status: api.StatusOK, Outcome: api.OutcomeApplied, KeyFound: true, Value: "a", Version: 2}
+	var statuses []api.Status
+	var events []Event
+	for i, o := range got.Operations {
+		require.Equal(t, operations[i].Identity(), o.Identity)
+		statuses, events = append(statuses, o.Result.Status), append(events, o.Event)
+	}
+	require.Equal(t, []api.Status{
+		api.StatusOK, api.StatusRequestMismatch, api.StatusOK, api.StatusConditionFailed,
+		api.StatusSessionExpired, api.StatusOK, api.StatusOK, api.StatusOK,
+	}, statuses)
+	require.Equal(t, []Event{
+		EventCommitted, EventRefused, EventCommitted, EventRefused,
+		EventRefused, EventCommitted, EventCommitted, EventDuplicate,
+	}, events)
+	require.Equal(t, first, got.Operations[0].Result)
+	require.Equal(t, repeated(first), got.Operations[7].Result)
+	require.Equal(t, "ab", got.Operations[2].Result.Value, "it sees what stands before it in the batch")
+	require.True(t, got.Operations[4].Premature())
+	require.Equal(t, Identity{}, got.Operations[2].Identity, "nobody waits for it by itself")
+	require.Equal(t, "abc", l.get("x"))
+
+	// A copy is the same request, alone or in another batch.
+	require.Equal(t, repeated(first), l.apply(operations[0]))
+	require.Equal(t, repeated(first), l.batch(operations[0]).Operations[0].Result)
+	l.a, l.b = restored(t, l.a), restored(t, l.b)
+	require.True(t, l.batch(operations[5]).Operations[0].Result.Duplicate)
+	require.Equal(t, "abc", l.get("x"))
+}
+
+func TestBatchBeforeTheSettings(t *testing.T) {
+	l := &log{t: t, a: New(), b: New()}
+	got := l.batch(appending("laptop", 1, "x", "a"), Command{Kind: KindPut, Key: "x"}, Command{Kind: KindGet, Key: "x"})
+	requireRefused(t, got.Operations[0].Result, api.StatusBusy, api.OutcomeUnknown)
+	requireRefused(t, got.Operations[1].Result, api.StatusBusy, api.OutcomeNotApplied)
+	require.Equal(t, api.StatusOK, got.Operations[2].Result.Status)
+}
+
+// What may not stand in a batch is refused as a whole, so that no half of it is
+// carried out.
+func TestWhatIsNoBatch(t *testing.T) {
+	l := newLog(t)
+	put := Command{Kind: KindPut, Key: "x", Value: "v"}
+	before := l.a.Hash()
+	for name, operations := range map[string][]Command{
+		"nothing":        {},
+		"too many":       make([]Command, MaxBatchOperations+1),
+		"a batch":        {put, {Kind: KindBatch, Operations: []Command{put}}},
+		"a registration": {put, opening(issued('C'))},
+		"a close":        {put, closing("laptop")},
+		"settings":       {put, {Kind: KindSettings, Settings: short}},
+		"unknown kind":   {put, {Kind: 99}},
+		"no client":      {put, {Kind: KindPut, RequestID: 1}},
+	} {
+		for i := range operations {
+			if operations[i].Kind == 0 {
+				operations[i] = put
+			}
+		}
+		batch := Command{Kind: KindBatch, Operations: operations}
+		require.Panics(t, func() { batch.Encode() }, name)
+
+		b := Command{Kind: KindCloseSession, ClientID: "c"}.Encode()
+		b = append([]byte{2, 0, 0, 0}, b[5:5+len(Nonce{})]...)
+		requireRefused(t, l.applyRaw(batch.appendOperation(b)).Result, api.StatusBadRequest, api.OutcomeNotApplied)
+		require.Equal(t, before, l.a.Hash(), name)
+	}
+	require.Panics(t, func() { Command{Kind: KindBatch, Operations: []Command{put.at(1)}}.Encode() })
+
+	most := make([]Command, MaxBatchOperations)
+	for i := range most {
+		most[i] = Command{Kind: KindAppend, Key: "x", Value: "v"}
+	}
+	require.Len(t, l.batch(most...).Operations, MaxBatchOperations)
+	require.Len(t, l.get("x"), MaxBatchOperations)
+}
+
+// A batch may not make results without end. What has no room is not carried out,
+// and may be sent again.
+func TestResultsOfABatchHaveABound(t *testing.T) {
+	l := newLog(t)
+	c := l.opened('C')
+	l.set("x", strings.Repeat("v", 1<<20))
+	var operations []Command
+	for i := range uint64(9) {
+		operations = append(operations, Command{Kind: KindGet, Key: "x"}, appending(c, i+1, fmt.Sprint("y", i), "").inFlight(0))
+	}
+	operations = append(operations, Command{Kind: KindPut, Key: "z"})
+	got := l.batch(operations...).Operations
+	for i := range 15 { // 8 MiB are full with the eighth read
+		require.Equal(t, api.StatusOK, got[i].Result.Status, i)
+	}
+	requireRefused(t, got[16].Result, api.StatusBusy, api.OutcomeNotApplied)
+	requireRefused(t, got[17].Result, api.StatusBusy, api.OutcomeUnknown)
+	requireRefused(t, got[18].Result, api.StatusBusy, api.OutcomeNotApplied)
+	require.Equal(t, EventRefused, got[17].Event)
+	again := l.batch(operations[17]).Operations[0].Result
+	require.Equal(t, api.StatusOK, again.Status)
+	require.False(t, again.Duplicate)
+}
+
+// One entry may open more sessions than have expired with it. Overdue ones give
+// their room first.
+func TestOverdueSessionsMakeRoomFirst(t *testing.T) {
+	settings := short
+	settings.MaxSessions = 2*expiriesPerEntry + 1
+	l := newLogWith(t, settings)
+	several := func(name string, n int) (operations []Command) {
+		for i := range n {
+			operations = append(operations, appending(api.ClientID(fmt.Sprint(name, i)), 1, "x", ""))
+		}
+		return operations
+	}
+	at := func(t LogTime, operations []Command) Applied {
+		return l.applyRaw(Command{Kind: KindBatch, Stamp: t, Operations: operations}.Encode())
+	}
+	at(0, several("old ", 2*expiriesPerEntry))
+	l.apply(opening(issued('C')).at(50))
+	got := at(100, several("new ", expiriesPerEntry+10))
+	require.Equal(t, expiriesPerEntry+10, got.Expired)
+	require.Zero(t, got.Evicted)
+	_, known := l.a.sessions.get(issued('C'))
+	require.True(t, known)
+
+	got = at(100, several("newer ", 60)) // 22 old ones are left
+	require.Equal(t, 22, got.Expired)
+	require.Equal(t, 1, got.Evicted)
+	require.Equal(t, 2*expiriesPerEntry+1, l.a.Sessions())
+	requireRefused(t, got.Operations[59].Result, api.StatusBusy, api.OutcomeUnknown)
+	requireInvariants(t, l.a)
+}
