@@ -29,6 +29,16 @@ const (
 // knows. When it grows, servers may have come or gone.
 const HeaderConfiguration = "Raft-Configuration"
 
+// HeaderRequestID is a header of every request and answer: text by which the
+// lines of the servers' logs about one request are found. A server makes one if
+// the client has not, or if it is longer than [MaxRequestIDBytes] or has
+// characters other than letters, digits and "-_.:/+=@". It protects nothing and
+// identifies no write; ClientID and RequestID do.
+const HeaderRequestID = "X-Request-Id"
+
+// MaxRequestIDBytes bounds HeaderRequestID.
+const MaxRequestIDBytes = 64
+
 // SessionRequest asks for a ClientID that no one else has or will have.
 type SessionRequest struct{}
 

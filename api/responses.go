@@ -111,6 +111,10 @@ type StatusResponse struct {
 	LastIndex     uint64
 
 	Sessions int // known to the store
+	Keys     int // in the store
+
+	LogBytes      uint64 // what the log takes on the disk
+	SnapshotBytes uint64 // the same of the snapshots
 
 	TransferTo uint64 `json:",omitzero"` // on a leader: who is to take over; 0: no transfer is under way
 
@@ -142,6 +146,9 @@ type Member struct {
 	// Match is the last index that the server is known to have stored. Only a
 	// leader knows it; 0 otherwise.
 	Match uint64 `json:",omitzero"`
+
+	// Connected says that the answering server has a connection to this one.
+	Connected bool `json:",omitzero"`
 }
 
 // MemberRole says what part a server has in its cluster.

@@ -222,6 +222,8 @@ func (s *KVService) members(c raft.Configuration) []api.Member {
 			HTTP:  s.config.HTTPAddrOf(id),
 			Role:  roleOf(c, id),
 			Match: uint64(match),
+
+			Connected: s.raft.Connected(id),
 		})
 	}
 	return members

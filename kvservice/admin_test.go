@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -261,7 +262,9 @@ func TestAdminIsForwardedOnce(t *testing.T) {
 	leader, _ := steer()
 	var forwarded []string
 	r.call = func(payload []byte) ([]byte, error) {
-		path, body, _ := splitLine(payload)
+		line, body, _ := splitLine(payload)
+		path, id, _ := strings.Cut(line, " ")
+		require.NotEmpty(t, id, "the leader's log would not name the request")
 		forwarded = append(forwarded, path+string(body))
 		return leader.HandleForwarded(t.Context(), 1, payload), nil
 	}

@@ -5,14 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"raftkv/api"
 	"raftkv/raft"
 	"raftkv/raft/server"
 )
 
-// A forwarded request is its path, a line feed, and the body as the client
-// wrote it. The reply is the status, a line feed, and the body for the client.
+// A forwarded request is its path, a space, the id of the request, a line feed,
+// and the body as the client wrote it. The reply is the status, a line feed, and the body for the client.
 
 func joinLine(line string, body []byte) []byte {
 	return append(append([]byte(line), '\n'), body...)
@@ -27,7 +28,8 @@ func splitLine(b []byte) (line string, body []byte, ok bool) {
 // that was never handed over, which has done nothing, from one whose answer was
 // lost, which may have done everything.
 func (s *KVService) forward(ctx context.Context, leader raft.ServerID, path string, body []byte) answerBytes {
-	reply, err := s.raft.Call(ctx, leader, joinLine(path, body))
+	s.metrics.forwarded.WithLabelValues(forwardedOut).Inc()
+	reply, err := s.raft.Call(ctx, leader, joinLine(path+" "+requestIDOf(ctx), body))
 	if errors.Is(err, server.ErrNotSent) {
 		return encode(s.refuse(api.StatusNotLeader, fmt.Sprintf("server %d leads, but server %d cannot reach it; nothing was done, try again", leader, s.config.ID)))
 	}
@@ -51,16 +53,19 @@ func (s *KVService) HandleForwarded(ctx context.Context, from raft.ServerID, pay
 	case <-ctx.Done():
 		return nil // the transport is closing
 	}
-	path, body, ok := splitLine(payload)
+	line, body, ok := splitLine(payload)
 	if !ok {
 		a := encode(api.Refuse(api.StatusBadRequest, fmt.Sprintf("server %d forwarded something that server %d cannot read; do they run the same version?", from, s.config.ID)))
 		return joinLine(string(a.Status), a.Body)
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.config.RequestTimeout)
 	defer cancel()
+	path, requestID, _ := strings.Cut(line, " ")
 	if path == readIndexPath {
 		return s.answerReadIndex(ctx, body)
 	}
+	s.metrics.forwarded.WithLabelValues(forwardedIn).Inc()
+	ctx = withRequestID(ctx, requestID)
 	a := s.answer(ctx, path, body, false)
 	return joinLine(string(a.Status), a.Body)
 }

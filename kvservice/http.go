@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"raftkv/api"
 	"raftkv/raft"
@@ -21,14 +22,41 @@ func (s *KVService) Handler() http.Handler { return http.HandlerFunc(s.serveHTTP
 // at its end, nothing below a route is one, and every answer is JSON. A pattern
 // of net/http would answer a wrong method in text and turn a POST into a GET
 // by a redirect.
-func (s *KVService) serveHTTP(w http.ResponseWriter, req *http.Request) {
+func (s *KVService) serveHTTP(out http.ResponseWriter, req *http.Request) {
+	path := strings.TrimSuffix(req.URL.Path, "/")
+	if s.serveWatcher(out, req, path) {
+		return
+	}
+	began, label := time.Now(), knownPath(path)
+	id := s.requestIDs.of(req.Header.Get(api.HeaderRequestID))
+	w := &doorway{ResponseWriter: out, status: api.StatusOK}
+	w.Header().Set(api.HeaderRequestID, id)
+	req = req.WithContext(withRequestID(req.Context(), id))
+	s.metrics.inFlight.Inc()
+	defer func() {
+		s.metrics.inFlight.Dec()
+		s.metrics.answered(label, w.status, time.Since(began))
+		s.recordRequest(req.Context(), label, w.status, time.Since(began))
+	}()
+	s.route(w, req, path)
+}
+
+// doorway remembers how a request was answered.
+type doorway struct {
+	http.ResponseWriter
+	status api.Status
+}
+
+// Unwrap is what http.ResponseController asks for.
+func (d *doorway) Unwrap() http.ResponseWriter { return d.ResponseWriter }
+
+func (s *KVService) route(w *doorway, req *http.Request, path string) {
 	select {
 	case <-s.attached:
 	case <-req.Context().Done():
 		return
 	}
 	w.Header().Set(api.HeaderConfiguration, strconv.FormatUint(uint64(s.raft.Status().ConfigurationIndex), 10))
-	path := strings.TrimSuffix(req.URL.Path, "/")
 	if path == api.PathStatus {
 		s.serveStatus(w, req)
 		return
@@ -52,7 +80,7 @@ func (s *KVService) serveHTTP(w http.ResponseWriter, req *http.Request) {
 			`Content-Type must be application/json; with curl: curl --json '{"Key":"x"}' http://HOST/get`))
 		return
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, int64(s.limits.BodyBytes)))
+	body, err := io.ReadAll(http.MaxBytesReader(w.ResponseWriter, req.Body, int64(s.limits.BodyBytes)))
 	if err != nil {
 		var tooLarge *http.MaxBytesError
 		if errors.As(err, &tooLarge) {
@@ -107,8 +135,9 @@ func (s *KVService) status() *api.StatusResponse {
 	now := s.raft.Status()
 	configuration, index := s.raft.Configuration()
 	s.mu.Lock()
-	applied, sessions := s.machine.AppliedIndex(), s.machine.Sessions()
+	applied, sessions, keys := s.machine.AppliedIndex(), s.machine.Sessions(), s.machine.Keys()
 	s.mu.Unlock()
+	log, snapshots := s.raft.DiskBytes()
 	return &api.StatusResponse{
 		RespStatus: api.StatusOK,
 		Outcome:    api.OutcomeApplied,
@@ -126,6 +155,9 @@ func (s *KVService) status() *api.StatusResponse {
 		LastIndex:     uint64(now.LastIndex),
 
 		Sessions:      sessions,
+		Keys:          keys,
+		LogBytes:      log,
+		SnapshotBytes: snapshots,
 		TransferTo:    uint64(now.TransferTo),
 		ClusterName:   s.config.ClusterName,
 		Configuration: configurationOf(configuration, index),
@@ -157,6 +189,9 @@ func encode(r api.Response) answerBytes {
 }
 
 func writeBytes(w http.ResponseWriter, code int, a answerBytes) {
+	if d, ok := w.(*doorway); ok {
+		d.status = a.Status
+	}
 	w.Header().Set("Content-Type", "application/json")
 	if code == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", "1")

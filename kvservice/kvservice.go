@@ -15,6 +15,9 @@
 //	admin.go      snapshots, members and leadership for an operator
 //	forward.go    requests that reached a follower
 //	http.go       the HTTP interface of docs/http.md
+//	health.go     whether to restart a server, and whether to ask it
+//	metrics.go    what is counted
+//	record.go     what is logged, and the ids of requests
 //	node.go       Start: a whole server with files and sockets
 package kvservice
 
@@ -24,6 +27,7 @@ import (
 	"io"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"raftkv/api"
@@ -43,6 +47,10 @@ type Raft interface {
 	ReadIndex(ctx context.Context) (raft.Index, error)
 	LeaseIndex() (index raft.Index, ok bool)
 	Heard() (at time.Time, index raft.Index)
+
+	Busy() time.Duration
+	Connected(raft.ServerID) bool
+	DiskBytes() (log, snapshots uint64)
 
 	TakeSnapshot(snapshot raft.Snapshot, write func(io.Writer) error) error
 	ChangeConfiguration(ctx context.Context, expected raft.Index, next raft.Configuration) (raft.Index, error)
@@ -83,6 +91,11 @@ type KVService struct {
 	attached chan struct{} // closed by Run; raft is set then
 	raft     Raft
 	stopped  chan struct{} // closed when Run ends
+	stopping atomic.Bool   // the node is about to stop
+
+	metrics       *metrics
+	requestIDs    *requestIDs
+	applyingSince atomic.Int64 // when the entry was taken up that is being applied, as time since start; 0 between entries
 
 	mu         sync.Mutex
 	machine    *machine.Machine // the posts' DataStore and lastRequestIDPerClient
@@ -94,6 +107,7 @@ type KVService struct {
 	snapshots  snapshots
 	readers    []reader  // reads.go
 	freshAt    time.Time // when what is applied was the latest; zero: not since the start
+	lastLeader leader
 
 	taking     chan struct{} // holds a token while a snapshot is being taken
 	background sync.WaitGroup
@@ -123,8 +137,9 @@ type leadership struct {
 
 // answer is what becomes of a waiter.
 type answer struct {
-	result machine.Result
-	lost   bool // the leadership has ended: nobody here knows what becomes of the entry
+	applied machine.Applied
+	at      raft.LogPosition
+	lost    bool // the leadership has ended: nobody here knows what becomes of the entry
 }
 
 // New returns a service with an empty store. It answers nobody before Run.
@@ -141,7 +156,7 @@ func New(config Config) *KVService {
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &KVService{
+	s := &KVService{
 		config:   config,
 		limits:   config.Limits.WithDefaults(),
 		start:    time.Now(),
@@ -151,7 +166,11 @@ func New(config Config) *KVService {
 		answers:  map[waiters.Token]chan<- answer{},
 		applied:  applied{configuration: config.Configuration},
 		taking:   make(chan struct{}, 1),
+
+		requestIDs: newRequestIDs(),
 	}
+	s.metrics = newMetrics(s)
+	return s
 }
 
 // Run is the updater: it applies what arrives on commitChan until the channel
@@ -164,7 +183,10 @@ func (s *KVService) Run(r Raft, commitChan <-chan raft.CommitEntry) error {
 	defer s.background.Wait()
 	defer close(s.stopped)
 	for entry := range commitChan {
-		if err := s.apply(entry); err != nil {
+		s.applyingSince.Store(int64(time.Since(s.start)))
+		err := s.apply(entry)
+		s.applyingSince.Store(0)
+		if err != nil {
 			return fmt.Errorf("entry %d: %w", entry.Index, err)
 		}
 	}
@@ -190,10 +212,11 @@ func (s *KVService) apply(entry raft.CommitEntry) error {
 	if err != nil {
 		return err
 	}
-	for _, token := range s.waiters.Resolve(applied.Identity) {
-		s.reply(token, answer{result: applied.Result})
-	}
 	s.applied.LogPosition = raft.LogPosition{Index: entry.Index, Term: entry.Term}
+	for _, token := range s.waiters.Resolve(applied.Identity) {
+		s.reply(token, answer{applied: applied, at: s.applied.LogPosition})
+	}
+	s.recordApplied(entry, applied)
 	if entry.Kind == raft.EntryConfiguration {
 		if s.applied.configuration, err = raft.DecodeConfiguration(entry.Command); err != nil {
 			return err
@@ -248,6 +271,7 @@ func (s *KVService) writeSettings() {
 func (s *KVService) Observe(status raft.Status) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.recordRole(status)
 	leads := status.State == raft.Leader
 	if l := s.leadership; l != nil && (!leads || l.term != status.Term) {
 		close(l.over)

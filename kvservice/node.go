@@ -121,6 +121,7 @@ func Start(config NodeConfig) (*Node, error) {
 		Observe:         n.service.Observe,
 		ElectionTimeout: config.ElectionTimeout,
 		TrailingBytes:   config.TrailingBytes,
+		ObserveSave:     n.service.metrics.saved,
 		Logger:          config.Logger,
 	})
 	if err != nil {
@@ -182,6 +183,7 @@ func (n *Node) run(listener net.Listener, commitChan <-chan raft.CommitEntry) {
 	})
 	go func() {
 		n.err = <-n.end
+		n.service.stopping.Store(true)
 		n.handOver()
 		// Clients first: they get their answers while there is still somebody to
 		// give them.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"time"
 
 	"raftkv/api"
 	"raftkv/kvservice/machine"
@@ -31,6 +32,7 @@ func (s *KVService) propose(ctx context.Context, command machine.Command) api.Re
 	s.mu.Unlock()
 	defer s.forget(token)
 
+	began := time.Now()
 	_, term, err := s.raft.Submit(ctx, command.Encode())
 	switch {
 	case err == nil:
@@ -40,7 +42,7 @@ func (s *KVService) propose(ctx context.Context, command machine.Command) api.Re
 		// then its answer may have come meanwhile.
 		select {
 		case a := <-answers:
-			return s.response(command, a)
+			return s.response(ctx, command, a)
 		default:
 		}
 		if errors.Is(err, raft.ErrBusy) {
@@ -55,7 +57,10 @@ func (s *KVService) propose(ctx context.Context, command machine.Command) api.Re
 	// waits for its answer as if it had.
 	select {
 	case a := <-answers:
-		return s.response(command, a)
+		if !a.lost {
+			s.metrics.commitLatency.Observe(float64(time.Since(began)) / float64(time.Millisecond))
+		}
+		return s.response(ctx, command, a)
 	case <-ctx.Done():
 		return s.unknown(api.StatusTimeout, "the request was not committed in time")
 	case <-s.stopped:
@@ -104,11 +109,12 @@ func (s *KVService) forget(token waiters.Token) {
 	delete(s.answers, token)
 }
 
-func (s *KVService) response(command machine.Command, a answer) api.Response {
+func (s *KVService) response(ctx context.Context, command machine.Command, a answer) api.Response {
+	s.recordAnswered(ctx, a)
 	if a.lost {
 		return s.unknown(api.StatusFailedCommit, "this server has ceased to lead before the request was committed")
 	}
-	return command.Response(a.result)
+	return command.Response(a.applied.Result)
 }
 
 // unknown is the honest answer to a request that went into a log and did not

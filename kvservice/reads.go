@@ -17,6 +17,7 @@ import (
 // get answers a read at its level. Every server answers reads from its own
 // state; only how far that must have come is asked of the leader.
 func (s *KVService) get(ctx context.Context, r *api.GetRequest) api.Response {
+	s.countRead(r.Consistency)
 	command := machine.Command{Kind: machine.KindGet, Key: r.Key}
 	if r.Consistency == api.ConsistencyStale {
 		return s.staleRead(command)
@@ -31,6 +32,14 @@ func (s *KVService) get(ctx context.Context, r *api.GetRequest) api.Response {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return command.Response(s.machine.Get(command.Key))
+}
+
+// countRead counts a read under its level.
+func (s *KVService) countRead(level api.Consistency) {
+	if level == "" {
+		level = api.ConsistencyLinearizable
+	}
+	s.metrics.reads.WithLabelValues(string(level)).Inc()
 }
 
 // readIndexPath is what a follower asks the leader for; no client can.
@@ -98,6 +107,7 @@ func (s *KVService) readRefusal(ctx context.Context, err error) api.Response {
 
 // staleRead answers from what this server has, and says so.
 func (s *KVService) staleRead(command machine.Command) api.Response {
+	s.metrics.staleReads.Inc()
 	heardAt, heard := s.raft.Heard()
 	s.mu.Lock()
 	defer s.mu.Unlock()

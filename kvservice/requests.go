@@ -71,6 +71,9 @@ func (s *KVService) answer(ctx context.Context, path string, body []byte, mayFor
 		if err == nil && r.Consistency != api.ConsistencyLog {
 			return encode(s.get(ctx, r))
 		}
+		if err == nil && mayForward {
+			s.countRead(r.Consistency) // where the client has asked
+		}
 	}
 	command, err := makeCommand(body, s.limits)
 	if err != nil {

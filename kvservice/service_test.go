@@ -3,6 +3,7 @@ package kvservice
 import (
 	"context"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -128,6 +129,7 @@ func (s *KVService) follow(r *scriptedRaft, term raft.Term, leader raft.ServerID
 func post(s *KVService, path, body string) (int, string) {
 	req := httptest.NewRequest(http.MethodPost, path, strings.NewReader(body))
 	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set(api.HeaderRequestID, "r7")
 	w := httptest.NewRecorder()
 	s.Handler().ServeHTTP(w, req)
 	return w.Code, strings.TrimSpace(w.Body.String())
@@ -410,7 +412,7 @@ func TestForwarding(t *testing.T) {
 				s, r := serve(t)
 				s.follow(r, 2, 2)
 				r.call = func(payload []byte) ([]byte, error) {
-					require.Equal(t, "/put\n"+putX1, string(payload))
+					require.Equal(t, "/put r7\n"+putX1, string(payload))
 					return c.reply, c.err
 				}
 				code, body := post(s, "/put", putX1)
@@ -431,7 +433,7 @@ func TestForwardedRequestIsNotForwardedAgain(t *testing.T) {
 			t.Error("forwarded again")
 			return nil, nil
 		}
-		reply := s.HandleForwarded(t.Context(), 3, []byte("/put\n"+putX1))
+		reply := s.HandleForwarded(t.Context(), 3, []byte("/put r7\n"+putX1))
 		require.True(t, strings.HasPrefix(string(reply), "NotLeader\n{"), string(reply))
 	})
 }
@@ -557,14 +559,11 @@ func FuzzHTTP(f *testing.F) {
 	}
 	f.Add("GET", "/status", "", "")
 	f.Fuzz(func(t *testing.T, method, path, contentType, body string) {
-		s := New(Config{ID: 1})
-		r := &instantRaft{s: s}
-		s.attach(r)
-		s.Observe(r.Status())
-		settings := machine.Command{Kind: machine.KindSettings, Settings: machine.DefaultSettings()}
-		require.NoError(t, s.apply(raft.CommitEntry{Index: 1, Term: 1, Command: settings.Encode()}))
-		require.NoError(t, s.apply(raft.CommitEntry{Index: 2, Term: 1, Kind: raft.EntryEmpty}))
-
+		switch strings.TrimSuffix(path, "/") {
+		case pathMetrics, pathLive, pathReady:
+			return // these answer in plain text
+		}
+		s, r := newInstant(t, nil)
 		req, err := http.NewRequest(method, "http://x", strings.NewReader(body))
 		if err != nil {
 			return
@@ -589,6 +588,18 @@ type instantRaft struct {
 	submits int
 }
 
+// newInstant returns a service that leads and has its settings.
+func newInstant(t testing.TB, logger *slog.Logger) (*KVService, *instantRaft) {
+	s := New(Config{ID: 1, Logger: logger})
+	r := &instantRaft{s: s}
+	s.attach(r)
+	s.Observe(r.Status())
+	settings := machine.Command{Kind: machine.KindSettings, Settings: machine.DefaultSettings()}
+	require.NoError(t, s.apply(raft.CommitEntry{Index: 1, Term: 1, Command: settings.Encode()}))
+	require.NoError(t, s.apply(raft.CommitEntry{Index: 2, Term: 1, Kind: raft.EntryEmpty}))
+	return s, r
+}
+
 func (r *instantRaft) Submit(_ context.Context, command []byte) (raft.Index, raft.Term, error) {
 	r.submits++
 	index := raft.Index(r.submits + 2)
@@ -609,6 +620,8 @@ type plainRaft struct {
 	readError error
 	lease     bool
 	heardAt   time.Time
+	busy      time.Duration
+	connected raft.ServerID                          // the one server that there is a connection to
 	taken     func(snapshot raft.Snapshot, size int) // if not nil, told of each snapshot
 }
 
@@ -620,6 +633,10 @@ func (r *plainRaft) ReadIndex(context.Context) (raft.Index, error)           { r
 func (r *plainRaft) LeaseIndex() (raft.Index, bool)                          { return r.readIndex, r.lease }
 func (r *plainRaft) Heard() (time.Time, raft.Index)                          { return r.heardAt, r.readIndex }
 func (r *plainRaft) TransferLeadership(context.Context, raft.ServerID) error { return nil }
+
+func (r *plainRaft) Busy() time.Duration             { return r.busy }
+func (r *plainRaft) Connected(id raft.ServerID) bool { return id == r.connected }
+func (r *plainRaft) DiskBytes() (uint64, uint64)     { return 100, 10 }
 
 func (r *plainRaft) TakeSnapshot(snapshot raft.Snapshot, write func(io.Writer) error) error {
 	var size counter

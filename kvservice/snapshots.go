@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"raftkv/kvservice/machine"
 	"raftkv/raft"
@@ -65,6 +66,7 @@ func (s *KVService) TakeSnapshot(ctx context.Context) (raft.Index, uint64, error
 	s.snapshots.running, s.snapshots.since = true, 0
 	s.mu.Unlock()
 
+	began := time.Now()
 	var written counter
 	err := ErrNothingToSnapshot
 	if len(at.configuration.Voters) > 0 && at.Index > 0 {
@@ -76,6 +78,10 @@ func (s *KVService) TakeSnapshot(ctx context.Context) (raft.Index, uint64, error
 		}, func(w io.Writer) error {
 			return state.WriteSnapshot(io.MultiWriter(w, &written))
 		})
+	}
+	if err == nil {
+		s.metrics.snapshotSeconds.Observe(time.Since(began).Seconds())
+		s.config.Logger.Info("snapshot taken", "event", "snapshot", "raft.commit_index", uint64(at.Index), "bytes", uint64(written), "took", time.Since(began))
 	}
 	s.mu.Lock()
 	s.snapshots.running = false
@@ -94,12 +100,10 @@ func (s *KVService) snapshotIfDue(entry raft.CommitEntry) {
 	}
 	s.snapshots.running = true
 	s.background.Go(func() {
-		index, bytes, err := s.TakeSnapshot(context.Background())
+		_, _, err := s.TakeSnapshot(context.Background())
 		if err != nil && !errors.Is(err, ErrNothingToSnapshot) {
 			s.config.Logger.Warn("no snapshot was taken; the log grows until one is", "err", err)
-			return
 		}
-		s.config.Logger.Debug("snapshot taken", "event", "snapshot", "index", uint64(index), "bytes", bytes)
 	})
 }
 
