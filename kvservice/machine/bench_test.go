@@ -15,25 +15,77 @@ import (
 	"raftkv/raft"
 )
 
-// One client with 256 calls in flight writes 128-byte values to 1000 keys.
+// One client with 256 calls in flight writes 128-byte values to 1000 keys: beside
+// as many other sessions as there may be, once with the time standing still and
+// once with a millisecond between two writes, so that each moves its session to
+// the end of those that wait to expire.
 func BenchmarkApply(b *testing.B) {
-	m := New()
+	for _, millis := range []LogTime{0, 1} {
+		b.Run(fmt.Sprint("millis=", millis), func(b *testing.B) {
+			m, next := benchmarkClient()
+			b.ReportAllocs()
+			for b.Loop() {
+				applyTo(m, next().at(m.Now()+millis))
+			}
+		})
+	}
+}
+
+// The same writes in batches of 100; the time is that of one write.
+func BenchmarkApplyBatch(b *testing.B) {
+	m, next := benchmarkClient()
+	b.ReportAllocs()
+	operations := make([]Command, 0, 100)
+	for b.Loop() {
+		if operations = append(operations, next()); len(operations) == cap(operations) {
+			applyTo(m, Command{Kind: KindBatch, Stamp: m.Now() + 1, Operations: operations})
+			operations = operations[:0]
+		}
+	}
+}
+
+// benchmarkClient returns a machine and what gives the client's next write.
+func benchmarkClient() (m *Machine, next func() Command) {
+	m = New()
 	applyTo(m, Command{Kind: KindSettings, Settings: DefaultSettings()})
-	applyTo(m, Command{Kind: KindOpenSession, ClientID: issued('C')})
+	applyTo(m, opening(issued('C')))
+	for i := range 99_999 {
+		applyTo(m, opening(NewIssuedID(text(i))))
+	}
 	value := fmt.Sprintf("%0128d", 0)
 	keys := make([]string, 1000)
 	for i := range keys {
 		keys[i] = fmt.Sprint("key ", i)
 	}
-	b.ReportAllocs()
 	var number uint64
-	for b.Loop() {
+	return m, func() Command {
 		number++
-		applyTo(m, Command{
+		return Command{
 			Kind: KindPut, ClientID: issued('C'), RequestID: number, AckedThrough: max(256, number) - 256,
 			Key: keys[number%1000], Value: value,
-		})
+		}
 	}
+}
+
+// Clients that open a session, write once and never come back, ten thousand of
+// them a minute: the heap after so many (-benchtime=10000000x is ten million).
+func BenchmarkShortSessions(b *testing.B) {
+	m := New()
+	applyTo(m, Command{Kind: KindSettings, Settings: DefaultSettings()})
+	var early uint64
+	n := 0
+	for b.Loop() {
+		id := NewIssuedID(text(n))
+		applyTo(m, opening(id).at(LogTime(6*n)))
+		applyTo(m, appending(id, 1, "x", "").at(LogTime(6*n)))
+		if n++; n == 200_000 {
+			early = heapBytes()
+		}
+	}
+	b.ReportMetric(float64(m.Sessions()), "sessions")
+	b.ReportMetric(float64(early), "heap-B-at-200k")
+	b.ReportMetric(float64(heapBytes()), "heap-B")
+	runtime.KeepAlive(m)
 }
 
 // A store with a million keys of 100 bytes, and 10,000 sessions.
