@@ -43,14 +43,15 @@ type heard struct {
 
 // hearsLeader notes what a leader says of its commit index. A new one knows less
 // than its predecessors did until it has committed an entry of its own term; until
-// then what it says tells nothing about age.
+// then what it says tells nothing about age. Nor does an older message than one
+// that has come (seed 400819).
 func (s *simulation) hearsLeader(n *node, args raft.AppendEntriesArgs) {
 	commit := args.LeaderCommit
 	e, ok := n.core.Entry(commit)
 	if ok && e.Term == args.Term || commit == n.status.LastIndex && n.status.LastTerm == args.Term {
 		n.settledIn = args.Term
 	}
-	if n.settledIn == args.Term {
+	if n.settledIn == args.Term && commit >= n.heard.index {
 		n.heard = heard{s.now, s.arriving, commit, true}
 	}
 }

@@ -36,4 +36,10 @@ func TestNewLeaderSaysNothingAboutAge(t *testing.T) {
 	at, index := s.Heard()
 	require.False(t, at.IsZero())
 	require.EqualValues(t, 2, index)
+
+	// A late message of the same leader, from before it had committed index 2.
+	says(raft.AppendEntriesArgs{Term: 2, PrevLogIndex: 1, PrevLogTerm: 1, Entries: entries[1:], LeaderCommit: 1})
+	late, index := s.Heard()
+	require.EqualValues(t, 2, index)
+	require.Equal(t, at, late, "it tells nothing new")
 }

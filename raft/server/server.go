@@ -541,14 +541,15 @@ func (s *Server) step(effects *raft.Effects, event raft.Event) {
 
 // hearsLeader notes how fresh the log is by a leader's word. A new leader says less
 // than its predecessors knew until it has committed an entry of its own term; before
-// that its word tells nothing about age.
+// that its word tells nothing about age. Nor does an older message than one that
+// has come.
 func (s *Server) hearsLeader(at time.Time, now raft.Status, args raft.AppendEntriesArgs) {
 	commit := args.LeaderCommit
 	e, ok := s.cm.Entry(commit)
 	if ok && e.Term == args.Term || commit == now.LastIndex && now.LastTerm == args.Term {
 		s.settledIn = args.Term
 	}
-	if s.settledIn == args.Term {
+	if s.settledIn == args.Term && commit >= s.heard.index {
 		s.heard = heard{at, commit}
 	}
 }
