@@ -164,3 +164,21 @@ func TestOverdueSessionsMakeRoomFirst(t *testing.T) {
 	requireRefused(t, got.Operations[59].Result, api.StatusBusy, api.OutcomeUnknown)
 	requireInvariants(t, l.a)
 }
+
+// An issued session that is overdue has expired, even if it goes only because
+// somebody needs its room: its client was not cut short.
+func TestOverdueIsNotEvicted(t *testing.T) {
+	settings := short
+	settings.MaxSessions = expiriesPerEntry + 8
+	l := newLogWith(t, settings)
+	for i := range int(settings.MaxSessions) {
+		l.apply(opening(NewIssuedID(text(i))))
+	}
+	var operations []Command
+	for i := range settings.MaxSessions {
+		operations = append(operations, appending(api.ClientID(fmt.Sprint("new ", i)), 1, "x", ""))
+	}
+	got := l.applyRaw(Command{Kind: KindBatch, Stamp: 100, Operations: operations}.Encode())
+	require.EqualValues(t, settings.MaxSessions, got.Expired)
+	require.Zero(t, got.Evicted)
+}
