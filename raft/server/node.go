@@ -136,6 +136,7 @@ func Open(config NodeConfig) (*Node, error) {
 		Cluster:       config.Identity.Cluster,
 		ID:            config.Identity.Server,
 		Store:         n.files.StoreID(),
+		Since:         n.takesPartSince,
 		HTTPAddr:      config.HTTPAddr,
 		Listener:      listener,
 		AdvertiseAddr: config.AdvertiseAddr,

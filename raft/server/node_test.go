@@ -18,23 +18,11 @@ import (
 	"raftkv/raft/storage"
 )
 
-// openAlone opens a node that is a whole cluster, and waits until it leads.
-func openAlone(t *testing.T, dir string, log io.Writer, observeSave func(time.Duration)) *Node {
+// openDrained opens a node of whose commits nobody wants to know.
+func openDrained(t *testing.T, config NodeConfig) *Node {
 	commits := make(chan raft.CommitEntry)
-	leads := make(chan struct{})
-	n, err := Open(NodeConfig{
-		Identity:   NewIdentity("alone", 1, []Member{{ID: 1, Addr: "127.0.0.1:1"}}),
-		Dir:        dir,
-		Addr:       "127.0.0.1:0",
-		CommitChan: commits,
-		Observe: func(s raft.Status) {
-			if s.State == raft.Leader {
-				close(leads)
-			}
-		},
-		ObserveSave: observeSave,
-		Logger:      slog.New(slog.NewTextHandler(log, nil)),
-	})
+	config.CommitChan = commits
+	n, err := Open(config)
 	require.NoError(t, err)
 	drained := make(chan struct{})
 	go func() {
@@ -48,6 +36,24 @@ func openAlone(t *testing.T, dir string, log io.Writer, observeSave func(time.Du
 	t.Cleanup(func() {
 		require.NoError(t, n.Stop())
 		<-drained
+	})
+	return n
+}
+
+// openAlone opens a node that is a whole cluster, and waits until it leads.
+func openAlone(t *testing.T, dir string, log io.Writer, observeSave func(time.Duration)) *Node {
+	leads := make(chan struct{})
+	n := openDrained(t, NodeConfig{
+		Identity: NewIdentity("alone", 1, []Member{{ID: 1, Addr: "127.0.0.1:1"}}),
+		Dir:      dir,
+		Addr:     "127.0.0.1:0",
+		Observe: func(s raft.Status) {
+			if s.State == raft.Leader {
+				close(leads)
+			}
+		},
+		ObserveSave: observeSave,
+		Logger:      slog.New(slog.NewTextHandler(log, nil)),
 	})
 	<-leads
 	return n

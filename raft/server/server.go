@@ -98,6 +98,7 @@ type Server struct {
 	quit    chan struct{} // closed by Stop
 	done    chan struct{} // closed when all goroutines have ended
 	broken  chan error    // what checkStore has met, if it is the end
+	since   atomic.Uint64 // a raft.Index, see takesPartSince
 	stop    sync.Once
 	started atomic.Bool
 	err     error // why the loop ended; read after done
@@ -172,6 +173,7 @@ func New(config Config) (*Server, error) {
 		feed: make(chan []raft.CommitEntry, raft.MaxUnapplied),
 	}
 	s.publish()
+	s.noteSince()
 	s.timers.set(effects.Timers, s.config)
 	if len(effects.Commit) > 0 {
 		s.feed <- effects.Commit // the snapshot that the state machine begins with
@@ -388,26 +390,6 @@ func (s *Server) Call(ctx context.Context, to raft.ServerID, payload []byte) ([]
 	return s.transport.Call(ctx, to, payload)
 }
 
-// checkStore wraps what the transport asks about the store of another server,
-// before anything that it says is heard. A server that does not take part may
-// have any store: it counts for nothing. A foreign store is the other one's
-// trouble. If our own disk has failed, the server ends as after a failed Save: it
-// would go on to refuse everybody, and a follower that hears nobody might have
-// nothing to save for ever.
-func (s *Server) checkStore(remember func(raft.ServerID, raft.Index, raft.StoreID) error) func(raft.ServerID, raft.StoreID) error {
-	return func(id raft.ServerID, store raft.StoreID) error {
-		c, _ := s.Configuration()
-		if !c.Has(id) {
-			return nil
-		}
-		err := remember(id, c.Address(id).Since, store)
-		if err != nil && !errors.Is(err, storage.ErrForeignStore) {
-			s.fail(err)
-		}
-		return err
-	}
-}
-
 // fail ends the server because its disk has failed elsewhere than in the loop.
 func (s *Server) fail(err error) {
 	select {
@@ -592,6 +574,7 @@ func (s *Server) carryOut(effects raft.Effects) (next []raft.Event, err error) {
 		status := s.cm.Status()
 		next = append(next, raft.Saved{Index: status.LastIndex, Term: status.Term})
 	}
+	s.noteSince()
 	for _, chunk := range effects.Receive {
 		event, err := s.receive(chunk)
 		if err != nil {

@@ -411,17 +411,21 @@ func TestPeerThatCannotBeWrittenDownStopsTheServer(t *testing.T) {
 		lead := c.leader()
 		n := c.nodes[lead%3+1]
 		var answer error
-		check := n.checkStore(func(raft.ServerID, raft.Index, raft.StoreID) error { return answer })
+		check := func(id raft.ServerID) error {
+			remember := func(raft.ServerID, raft.Index, raft.StoreID) error { return answer }
+			_, err := n.checkStore(remember)(id, raft.StoreID{1}, 0)
+			return err
+		}
 
 		answer = fmt.Errorf("server 3 %w", storage.ErrForeignStore)
-		require.ErrorIs(t, check(3, raft.StoreID{1}), storage.ErrForeignStore)
+		require.ErrorIs(t, check(3), storage.ErrForeignStore)
 		pass(time.Second)
 		require.NoError(t, n.Err(), "that is server 3's trouble")
-		require.NoError(t, check(9, raft.StoreID{1}), "server 9 does not take part, so nothing is written down")
+		require.NoError(t, check(9), "server 9 does not take part, so nothing is written down")
 
 		answer = errors.New("no space left on device")
-		require.ErrorIs(t, check(3, raft.StoreID{1}), answer)
-		require.ErrorIs(t, check(3, raft.StoreID{1}), answer, "it does not block")
+		require.ErrorIs(t, check(3), answer)
+		require.ErrorIs(t, check(3), answer, "it does not block")
 		pass(time.Second)
 		require.ErrorIs(t, n.Err(), answer)
 	})

@@ -47,13 +47,21 @@ type Config struct {
 	// stops, it must make Deliver return.
 	Deliver func([]raft.Message)
 
+	// Since tells since when this server takes part, as far as its own disk says
+	// so (raft.Address); 0 if it does not. It is called for each handshake, by
+	// several goroutines at once, because a server that is being added comes to
+	// know it only while it runs. Nil means 0.
+	Since func() raft.Index
+
 	// CheckStore is asked on every new connection, in both directions, whether
-	// a server may have that store; only then are its messages passed on. Servers
-	// that are not peers are asked about like all others (SetPeers). An error
-	// refuses the connection and its text is shown to the other side.
-	// May be called by several goroutines at once, and may block for a disk
-	// write. Nil accepts every store.
-	CheckStore func(raft.ServerID, raft.StoreID) error
+	// a server may have that store; only then are its messages passed on. since is
+	// what the other side's Since tells. Servers that are not peers are asked about
+	// like all others (SetPeers). An error refuses the connection and its text is
+	// shown to the other side. newer says that the server takes part since later
+	// than the list of peers knows: then the address that it gives for itself
+	// counts, and not the one in the list. May be called by several goroutines at
+	// once, and may block for a disk write. Nil accepts every store.
+	CheckStore func(id raft.ServerID, store raft.StoreID, since raft.Index) (newer bool, err error)
 
 	// Handle answers a request that another server made with Call. It is
 	// called in a goroutine of its own. Its context ends with Close; it must

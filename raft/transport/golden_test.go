@@ -21,12 +21,14 @@ func examples() map[string][]byte {
 		From:     1,
 		To:       2,
 		Store:    raft.StoreID([]byte("store of node 1.")),
+		Since:    10,
 		Run:      0x77,
 		Addr:     "127.0.0.1:9080",
 		HTTPAddr: "127.0.0.1:8080",
 	}
 	accept := h
 	accept.From, accept.To = 2, 1
+	accept.Since = 0
 	accept.Store = raft.StoreID([]byte("store of node 2."))
 	accept.Addr, accept.HTTPAddr = "127.0.0.1:9081", "127.0.0.1:8081"
 

@@ -32,6 +32,7 @@ type hello struct {
 	Cluster  raft.ClusterID
 	From, To raft.ServerID
 	Store    raft.StoreID
+	Since    raft.Index // when the speaker was added, see Config.Since
 
 	// Run is drawn when a server starts. Another one than before shows that the
 	// server was started anew, even if the machine that it ran on vanished
@@ -66,7 +67,7 @@ func appendHello(b []byte, kind frameKind, h hello) []byte {
 	b = beginFrame(b, kind)
 	b = appendUint64s(b, uint64(h.Cluster), uint64(h.From), uint64(h.To))
 	b = append(b, h.Store[:]...)
-	b = appendUint64s(b, h.Run)
+	b = appendUint64s(b, uint64(h.Since), h.Run)
 	for _, addr := range []string{h.Addr, h.HTTPAddr} {
 		b = append(b, byte(len(addr)))
 		b = append(b, addr...)
@@ -83,6 +84,7 @@ func decodeHello(b []byte) (hello, error) {
 		To:      f.server(),
 	}
 	copy(h.Store[:], f.bytes(uint32(len(h.Store))))
+	h.Since = f.index()
 	h.Run = f.uint64()
 	h.Addr = string(f.bytes(uint32(f.uint8())))
 	h.HTTPAddr = string(f.bytes(uint32(f.uint8())))
@@ -136,43 +138,41 @@ func (e *endpoint) greet(p *peer, conn net.Conn, r *bufio.Reader) (hello, error)
 	if h.From != p.id {
 		return hello{}, badf("server %d answers at the address of server %d", h.From, p.id)
 	}
-	if err := e.checkHello(h); err != nil {
+	if _, err := e.checkHello(h); err != nil {
 		return hello{}, err
 	}
 	return h, conn.SetDeadline(time.Time{})
 }
 
 // welcome is the handshake of the side that was dialled, up to the answer. With
-// an error the hello is what the other side says, as far as that is known. The
-// peer is what was known of it before; nil if it was no peer.
-func (e *endpoint) welcome(conn net.Conn, r *bufio.Reader) (*peer, hello, error) {
+// an error the hello is what the other side says, as far as that is known. before
+// is what was known of it until now; nil if it was no peer. newer is CheckStore's.
+func (e *endpoint) welcome(conn net.Conn, r *bufio.Reader) (before *peer, h hello, newer bool, err error) {
 	conn.SetDeadline(time.Now().Add(e.cfg.HandshakeTimeout))
 	version, err := readPreamble(r)
 	if err != nil {
-		return nil, hello{}, err // nothing to say to who does not speak the protocol
+		return nil, hello{}, false, err // nothing to say to who does not speak the protocol
 	}
 	if version != protocolVersion {
 		err := badVersion(version)
 		e.refuse(conn, err)
-		return nil, hello{}, err
+		return nil, hello{}, false, err
 	}
 	payload, err := readFrame(r, maxHandshakeFrame)
 	if err != nil {
-		return nil, hello{}, err
+		return nil, hello{}, false, err
 	}
 	if kind := frameKind(payload[0]); kind != helloFrame {
-		return nil, hello{}, badf("a connection begins with a frame of kind %d", kind)
+		return nil, hello{}, false, badf("a connection begins with a frame of kind %d", kind)
 	}
-	h, err := decodeHello(payload[1:])
-	if err != nil {
-		return nil, hello{}, err
+	if h, err = decodeHello(payload[1:]); err != nil {
+		return nil, hello{}, false, err
 	}
-	p := e.peer(h.From)
-	if err := e.checkHello(h); err != nil {
+	before = e.peer(h.From)
+	if newer, err = e.checkHello(h); err != nil {
 		e.refuse(conn, err)
-		return p, h, err
 	}
-	return p, h, nil
+	return before, h, newer, err
 }
 
 func badVersion(theirs uint16) error {
@@ -181,11 +181,16 @@ func badVersion(theirs uint16) error {
 
 // hello is what this server says of itself to server to.
 func (e *endpoint) hello(to raft.ServerID) hello {
+	var since raft.Index
+	if e.cfg.Since != nil {
+		since = e.cfg.Since()
+	}
 	return hello{
 		Cluster:  e.cfg.Cluster,
 		From:     e.cfg.ID,
 		To:       to,
 		Store:    e.cfg.Store,
+		Since:    since,
 		Run:      e.run,
 		Addr:     e.cfg.AdvertiseAddr,
 		HTTPAddr: e.cfg.HTTPAddr,
@@ -194,25 +199,25 @@ func (e *endpoint) hello(to raft.ServerID) hello {
 
 // checkHello finds what is wrong with the other side. That it is not a peer is
 // not wrong, see SetPeers. Its store comes last: CheckStore may remember it, so
-// everything else must be in order.
-func (e *endpoint) checkHello(h hello) error {
+// everything else must be in order. newer is what CheckStore says.
+func (e *endpoint) checkHello(h hello) (newer bool, err error) {
 	switch {
 	case h.Cluster != e.cfg.Cluster:
-		return badf("server %d belongs to cluster %016x, server %d to cluster %016x", h.From, uint64(h.Cluster), e.cfg.ID, uint64(e.cfg.Cluster))
+		return false, badf("server %d belongs to cluster %016x, server %d to cluster %016x", h.From, uint64(h.Cluster), e.cfg.ID, uint64(e.cfg.Cluster))
 	case h.To != e.cfg.ID:
-		return badf("server %d looks for server %d and has reached server %d", h.From, h.To, e.cfg.ID)
+		return false, badf("server %d looks for server %d and has reached server %d", h.From, h.To, e.cfg.ID)
 	case h.From == e.cfg.ID:
-		return badf("two servers call themselves server %d", h.From)
+		return false, badf("two servers call themselves server %d", h.From)
 	case h.From == raft.None:
-		return badf("server id 0 means nobody; ids start at 1")
+		return false, badf("server id 0 means nobody; ids start at 1")
 	}
 	if e.cfg.CheckStore == nil {
-		return nil
+		return false, nil
 	}
-	if err := e.cfg.CheckStore(h.From, h.Store); err != nil {
-		return badf("store of server %d: %v", h.From, err)
+	if newer, err = e.cfg.CheckStore(h.From, h.Store, h.Since); err != nil {
+		return false, badf("store of server %d: %v", h.From, err)
 	}
-	return nil
+	return newer, nil
 }
 
 // refuse tells the other side why the connection is about to be closed, if it

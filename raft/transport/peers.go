@@ -24,7 +24,9 @@ func (e *endpoint) peer(id raft.ServerID) *peer {
 // with ErrNotSent or ErrReplyLost. A peer whose address is another one than
 // before is dealt with as gone and new. An empty address means that it is not
 // known: the peer keeps the one it has, and otherwise it cannot be reached until
-// it dials and says in the handshake where it is. An address that is not
+// it dials and says in the handshake where it is. A peer that was added anew by a
+// list that has not come here yet is reached where it says itself
+// (Config.CheckStore). An address that is not
 // host:port is logged and never reached. Entries for this server and for id 0
 // are ignored. After Close nothing happens. SetPeers never waits; any number of
 // goroutines may call it.
@@ -61,8 +63,8 @@ func (e *endpoint) SetPeers(peers map[raft.ServerID]string) {
 // admit notes that a server has dialled and shaken hands, and returns what is
 // known of it from now on. It returns nil after Close, and if that is no longer
 // what was known before the handshake: then its store was checked for something
-// that it is not, and it must dial again.
-func (e *endpoint) admit(conn net.Conn, h hello, before *peer) *peer {
+// that it is not, and it must dial again. newer is what CheckStore said.
+func (e *endpoint) admit(conn net.Conn, h hello, before *peer, newer bool) *peer {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed || e.peers[h.From] != before {
@@ -70,9 +72,10 @@ func (e *endpoint) admit(conn net.Conn, h hello, before *peer) *peer {
 	}
 	p, named := before, false
 	if p != nil {
-		// SetPeers knows better than the handshake where a peer is, if it knows.
+		// SetPeers knows better than the handshake where a peer is, if it knows, and
+		// if it is not a later list that named this one.
 		named = p.named
-		if h.Addr != "" && h.Addr != p.addr && (p.addr == "" || !named) {
+		if h.Addr != "" && h.Addr != p.addr && (p.addr == "" || !named || newer) {
 			e.remove(p)
 			p = nil
 		}

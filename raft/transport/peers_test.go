@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"runtime"
@@ -197,9 +198,9 @@ func TestJoinerAnswersItsLeader(t *testing.T) {
 	var asked sync.Map
 	leader := startAlone(t, 1, withHandle(echo))
 	joiner := startAlone(t, 2, func(c *Config) {
-		c.CheckStore = func(id raft.ServerID, s raft.StoreID) error {
+		c.CheckStore = func(id raft.ServerID, s raft.StoreID, _ raft.Index) (bool, error) {
 			asked.Store(id, s)
-			return nil
+			return false, nil
 		}
 	})
 	checked := func() bool {
@@ -234,9 +235,9 @@ func TestGuestIsNamedDuringItsHandshake(t *testing.T) {
 	asked, answer := make(chan struct{}), make(chan error)
 	l := listen(t)
 	node := startAlone(t, 1, func(c *Config) {
-		c.CheckStore = func(raft.ServerID, raft.StoreID) error {
+		c.CheckStore = func(raft.ServerID, raft.StoreID, raft.Index) (bool, error) {
 			asked <- struct{}{}
-			return <-answer
+			return false, <-answer
 		}
 	})
 	early := dialRaw(t, node)
@@ -324,9 +325,9 @@ func TestServerIsReplacedInPlace(t *testing.T) {
 	good.Store(raft.ServerID(2), store(2))
 	before, after := listen(t), listen(t)
 	node := startAlone(t, 1, func(c *Config) {
-		c.CheckStore = func(id raft.ServerID, s raft.StoreID) error {
+		c.CheckStore = func(id raft.ServerID, s raft.StoreID, since raft.Index) (bool, error) {
 			want, _ := good.Load(id)
-			return onlyStores(map[raft.ServerID]raft.StoreID{id: want.(raft.StoreID)})(id, s)
+			return onlyStores(map[raft.ServerID]raft.StoreID{id: want.(raft.StoreID)})(id, s, since)
 		}
 	})
 	node.SetPeers(map[raft.ServerID]string{2: before.Addr().String()})
@@ -358,6 +359,85 @@ func TestServerIsReplacedInPlace(t *testing.T) {
 	newOut.write(t, outgoing{kind: messageFrame, message: heartbeat(2, 1, 6)}.appendTo(nil))
 	require.Equal(t, raft.Term(6), node.in.wait(t).Term())
 	require.Equal(t, after.Addr().String(), node.peer(2).addr)
+}
+
+// The configuration that added server 2 anew, on another machine, has not come here.
+// The new server says so itself, as soon as it knows, and the old one is given up.
+func TestPeerAddedAnewSaysSoItself(t *testing.T) {
+	t.Cleanup(leaktest.Check(t))
+	before, after := listen(t), listen(t)
+	var since atomic.Uint64
+	since.Store(3)
+	node := startAlone(t, 1, func(c *Config) {
+		c.CheckStore = func(_ raft.ServerID, s raft.StoreID, announced raft.Index) (bool, error) {
+			if s == store(9) && announced < 20 {
+				return false, errors.New("it had another one before")
+			}
+			return announced == 20, nil
+		}
+		c.Since = func() raft.Index { return raft.Index(since.Load()) }
+	})
+	node.SetPeers(map[raft.ServerID]string{2: before.Addr().String()})
+	oldIn := newRawPeer(t, acceptConn(t, before))
+	_, payload := oldIn.answer(t)
+	ours, err := decodeHello(payload)
+	require.NoError(t, err)
+	require.EqualValues(t, 3, ours.Since)
+	oldIn.write(t, appendHello(appendPreamble(nil, protocolVersion), acceptFrame, hello{Cluster: testCluster, From: 2, To: 1, Store: store(2)}))
+	oldOut := dialAs(t, node, before.Addr().String())
+
+	added := func(since raft.Index) []byte {
+		return greeting(func(h *hello) { h.Store, h.Since, h.Run, h.Addr = store(9), since, 2, after.Addr().String() })
+	}
+	dialRaw(t, node).rejected(t, added(0), "had another one before")
+	since.Store(5)
+	newOut := dialRaw(t, node)
+	newOut.write(t, added(20))
+	kind, payload := newOut.answer(t)
+	require.Equal(t, acceptFrame, kind)
+	ours, err = decodeHello(payload)
+	require.NoError(t, err)
+	require.EqualValues(t, 5, ours.Since, "as it is now")
+	oldIn.closed(t)
+	oldOut.closed(t)
+
+	newIn := newRawPeer(t, acceptConn(t, after))
+	newIn.answer(t)
+	newIn.write(t, appendHello(appendPreamble(nil, protocolVersion), acceptFrame, hello{Cluster: testCluster, From: 2, To: 1, Store: store(9), Since: 20, Run: 2}))
+	node.Send([]raft.Message{heartbeat(1, 2, 5)})
+	require.Equal(t, raft.Term(5), newIn.receives(t).Term())
+	newOut.write(t, outgoing{kind: messageFrame, message: heartbeat(2, 1, 6)}.appendTo(nil))
+	require.Equal(t, raft.Term(6), node.in.wait(t).Term())
+	node.SetPeers(map[raft.ServerID]string{2: after.Addr().String()})
+	node.Send([]raft.Message{heartbeat(1, 2, 7)}) // the list says the same, so nothing ends
+	require.Equal(t, raft.Term(7), newIn.receives(t).Term())
+}
+
+// A server that was refused soon dials again, and what it says then is new.
+func TestRefusedServerSoonSaysMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var since atomic.Uint64
+		_, nodes := join(t, 2, func(c *Config) {
+			if c.ID == 1 {
+				c.CheckStore = func(_ raft.ServerID, _ raft.StoreID, since raft.Index) (bool, error) {
+					if since < 20 {
+						return false, errors.New("it had another one before")
+					}
+					return true, nil
+				}
+				return
+			}
+			c.Since = func() raft.Index { return raft.Index(since.Load()) }
+		})
+		<-time.After(time.Minute) // the pauses are as long as they get
+		require.Empty(t, nodes[0].PeerHTTP(2))
+		since.Store(20)
+		<-time.After(nodes[0].endpoint.cfg.MaxBackoff + time.Millisecond)
+		nodes[1].Send([]raft.Message{heartbeat(2, 1, 1)})
+		nodes[0].Send([]raft.Message{heartbeat(1, 2, 2)})
+		require.Equal(t, 1, nodes[0].waiting())
+		require.Equal(t, 1, nodes[1].waiting())
+	})
 }
 
 // What SetPeers says of a peer's address is worth more than what the peer says:
@@ -398,9 +478,9 @@ func TestTwoStrangersWithOneID(t *testing.T) {
 	t.Cleanup(leaktest.Check(t))
 	var known sync.Map
 	node := startAlone(t, 1, func(c *Config) {
-		c.CheckStore = func(id raft.ServerID, s raft.StoreID) error {
+		c.CheckStore = func(id raft.ServerID, s raft.StoreID, since raft.Index) (bool, error) {
 			want, _ := known.LoadOrStore(id, s)
-			return onlyStores(map[raft.ServerID]raft.StoreID{id: want.(raft.StoreID)})(id, s)
+			return onlyStores(map[raft.ServerID]raft.StoreID{id: want.(raft.StoreID)})(id, s, since)
 		}
 	})
 	l := listen(t)

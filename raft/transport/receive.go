@@ -54,12 +54,12 @@ func (e *endpoint) serve(conn net.Conn) {
 	defer stop()
 
 	r := bufio.NewReaderSize(conn, readBuffer)
-	before, theirs, err := e.welcome(conn, r)
+	before, theirs, newer, err := e.welcome(conn, r)
 	if err != nil {
 		e.complain(e.subject(theirs.From, incomingSide), "refused a connection", conn, err)
 		return
 	}
-	p := e.admit(conn, theirs, before)
+	p := e.admit(conn, theirs, before, newer)
 	if p == nil {
 		return
 	}

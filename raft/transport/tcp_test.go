@@ -149,12 +149,12 @@ func TestBadConnectionsAreClosedAndLogged(t *testing.T) {
 }
 
 // onlyStores is a CheckStore that knows the stores of some servers.
-func onlyStores(known map[raft.ServerID]raft.StoreID) func(raft.ServerID, raft.StoreID) error {
-	return func(id raft.ServerID, s raft.StoreID) error {
+func onlyStores(known map[raft.ServerID]raft.StoreID) func(raft.ServerID, raft.StoreID, raft.Index) (bool, error) {
+	return func(id raft.ServerID, s raft.StoreID, _ raft.Index) (bool, error) {
 		if want, found := known[id]; found && s != want {
-			return errors.New("it had another one before")
+			return false, errors.New("it had another one before")
 		}
-		return nil
+		return false, nil
 	}
 }
 
