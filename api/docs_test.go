@@ -51,7 +51,7 @@ func TestBadInputOfTheHTTPPage(t *testing.T) {
 // The examples that machine's test cannot play, because they need servers, have
 // the fields that there are, in their order.
 func TestAdminExamplesOfTheHTTPPage(t *testing.T) {
-	curl := regexp.MustCompile(`^    \$ curl (?:--json '(.*)' )?localhost:\d+(/status|/admin/\w+)$`)
+	curl := regexp.MustCompile(`^    \$ curl (?:--json '(.*)' )?localhost:\d+(/status|/admin/\w+)(?:\?\S*)?$`)
 	lines := strings.Split(httpPage(t), "\n")
 	seen := map[string]int{}
 	for i, line := range lines {
@@ -75,6 +75,8 @@ func TestAdminExamplesOfTheHTTPPage(t *testing.T) {
 			request, response = &MembersRequest{}, &MembersResponse{}
 		case PathAdminTransfer:
 			request, response = &TransferRequest{}, &TransferResponse{}
+		case PathAdminHash:
+			request, response = &HashRequest{}, &HashResponse{}
 		case PathAdminSnapshot:
 			request, response = &SnapshotRequest{}, &SnapshotResponse{}
 		default:
@@ -90,5 +92,5 @@ func TestAdminExamplesOfTheHTTPPage(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, answer.String(), string(encoded))
 	}
-	require.Equal(t, map[string]int{PathStatus: 1, PathAdminMembers: 2, PathAdminTransfer: 1, PathAdminSnapshot: 1}, seen)
+	require.Equal(t, map[string]int{PathStatus: 1, PathAdminMembers: 2, PathAdminTransfer: 1, PathAdminSnapshot: 1, PathAdminHash: 2}, seen)
 }

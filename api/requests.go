@@ -8,8 +8,8 @@ import (
 )
 
 // The paths of the HTTP interface. Each is served with and without a slash at
-// its end. All but PathStatus take a POST with a JSON body; PathAdminSnapshot
-// and PathAdminMembers also take a GET.
+// its end. All but PathStatus take a POST with a JSON body; PathAdminSnapshot,
+// PathAdminMembers and PathAdminHash also take a GET.
 const (
 	PathSession = "/session"
 	PathGet     = "/get"
@@ -22,6 +22,7 @@ const (
 	PathAdminSnapshot = "/admin/snapshot"
 	PathAdminTransfer = "/admin/transfer"
 	PathAdminMembers  = "/admin/members"
+	PathAdminHash     = "/admin/hash"
 )
 
 // HeaderConfiguration is a header of every answer: Configuration.Index, in
@@ -129,6 +130,10 @@ const (
 // SnapshotRequest asks the server that gets it to take a snapshot of its store.
 type SnapshotRequest struct{}
 
+// HashRequest asks the leader for a mark in the log, at which every server notes
+// the hash of its state. It changes nothing.
+type HashRequest struct{}
+
 // TransferRequest asks the leader to hand over to the server To; 0 stands for
 // the voter that lacks least.
 type TransferRequest struct {
@@ -210,6 +215,7 @@ func (r *CASRequest) required() []string     { return []string{"Key", "CompareVa
 func (r *DeleteRequest) required() []string  { return []string{"Key"} }
 
 func (r *SnapshotRequest) required() []string { return nil }
+func (r *HashRequest) required() []string     { return nil }
 func (r *TransferRequest) required() []string { return nil }
 func (r *MembersRequest) required() []string  { return []string{"Expected"} }
 
@@ -260,6 +266,9 @@ func (r *DeleteRequest) Validate(l Limits) error {
 
 // Validate accepts every SnapshotRequest.
 func (r *SnapshotRequest) Validate(Limits) error { return nil }
+
+// Validate accepts every HashRequest.
+func (r *HashRequest) Validate(Limits) error { return nil }
 
 // Validate accepts every TransferRequest: who may lead, only the leader knows.
 func (r *TransferRequest) Validate(Limits) error { return nil }

@@ -186,6 +186,21 @@ type SnapshotResponse struct {
 	Error      string `json:",omitzero"`
 }
 
+// HashResponse tells where the mark stands (after a POST) or what the state was
+// there on the answering server (after a GET). Servers that differ at one index
+// have broken what Raft promises.
+type HashResponse struct {
+	RespStatus Status
+	Outcome    Outcome
+	Index      uint64
+	Hash       string `json:",omitzero"` // of the whole state: 64 hexadecimal digits
+	Keys       int    `json:",omitzero"`
+	Sessions   int    `json:",omitzero"`
+	Leader     uint64 `json:",omitzero"`
+	LeaderHTTP string `json:",omitzero"`
+	Error      string `json:",omitzero"`
+}
+
 // TransferResponse tells who leads now: Leader and LeaderHTTP.
 type TransferResponse ErrorResponse
 
@@ -230,6 +245,11 @@ func (r *MembersResponse) Head() ErrorResponse {
 
 // Head returns the fields that all answers share.
 func (r *SnapshotResponse) Head() ErrorResponse {
+	return ErrorResponse{r.RespStatus, r.Outcome, r.Leader, r.LeaderHTTP, r.Error}
+}
+
+// Head returns the fields that all answers share.
+func (r *HashResponse) Head() ErrorResponse {
 	return ErrorResponse{r.RespStatus, r.Outcome, r.Leader, r.LeaderHTTP, r.Error}
 }
 

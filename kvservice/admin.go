@@ -21,12 +21,12 @@ const listMembersPath = "list-members"
 
 // isAdmin reports whether path is for those who run the cluster.
 func isAdmin(path string) bool {
-	return path == api.PathAdminMembers || path == api.PathAdminTransfer || path == api.PathAdminSnapshot
+	return path == api.PathAdminMembers || path == api.PathAdminTransfer || path == api.PathAdminSnapshot || path == api.PathAdminHash
 }
 
 // allowedMethods is the Allow header of a path.
 func allowedMethods(path string) string {
-	if path == api.PathAdminMembers || path == api.PathAdminSnapshot {
+	if path == api.PathAdminMembers || path == api.PathAdminSnapshot || path == api.PathAdminHash {
 		return "GET, POST"
 	}
 	return http.MethodPost
@@ -46,6 +46,8 @@ func (s *KVService) serveAdminGet(w http.ResponseWriter, req *http.Request, path
 		writeBytes(w, api.HTTPStatus(a.Status), a)
 	case api.PathAdminSnapshot:
 		s.serveSnapshot(w, req)
+	case api.PathAdminHash:
+		s.serveHash(w, req)
 	default:
 		return false
 	}
@@ -140,6 +142,8 @@ func (s *KVService) administer(ctx context.Context, path string, body []byte, ma
 	var err error
 	switch path {
 	case listMembersPath:
+	case api.PathAdminHash:
+		_, err = read(&api.HashRequest{}, body, s.limits)
 	case api.PathAdminTransfer:
 		_, err = read(&transfer, body, s.limits)
 	case api.PathAdminMembers:
@@ -158,6 +162,8 @@ func (s *KVService) administer(ctx context.Context, path string, body []byte, ma
 		return encode(s.refuse(api.StatusNotLeader, "this server does not lead; nothing was done, ask the leader"))
 	}
 	switch path {
+	case api.PathAdminHash:
+		return encode(s.mark(ctx))
 	case api.PathAdminTransfer:
 		return encode(s.transfer(ctx, raft.ServerID(transfer.To)))
 	case api.PathAdminMembers:

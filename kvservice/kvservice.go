@@ -18,6 +18,7 @@
 //	health.go     whether to restart a server, and whether to ask it
 //	metrics.go    what is counted
 //	record.go     what is logged, and the ids of requests
+//	hash.go       whether all servers have the same state
 //	node.go       Start: a whole server with files and sockets
 package kvservice
 
@@ -108,6 +109,9 @@ type KVService struct {
 	readers    []reader  // reads.go
 	freshAt    time.Time // when what is applied was the latest; zero: not since the start
 	lastLeader leader
+	hashes     []*stateHash // hash.go; oldest first
+
+	hashing sync.Mutex // one hash at a time; locked before mu
 
 	taking     chan struct{} // holds a token while a snapshot is being taken
 	background sync.WaitGroup
@@ -217,6 +221,9 @@ func (s *KVService) apply(entry raft.CommitEntry) error {
 		s.reply(token, answer{applied: applied, at: s.applied.LogPosition})
 	}
 	s.recordApplied(entry, applied)
+	if applied.Event == machine.EventMark {
+		s.noteHash(entry.Index)
+	}
 	if entry.Kind == raft.EntryConfiguration {
 		if s.applied.configuration, err = raft.DecodeConfiguration(entry.Command); err != nil {
 			return err

@@ -128,7 +128,7 @@ func newMetrics(s *KVService) *metrics {
 		}),
 	}
 	// From the start on, so that the first of a kind shows as an increase.
-	for _, event := range []machine.Event{machine.EventCommitted, machine.EventDuplicate, machine.EventRefused} {
+	for _, event := range []machine.Event{machine.EventCommitted, machine.EventDuplicate, machine.EventRefused, machine.EventMark} {
 		m.applied.WithLabelValues(string(event))
 	}
 	m.registry.MustRegister(

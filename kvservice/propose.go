@@ -114,6 +114,9 @@ func (s *KVService) response(ctx context.Context, command machine.Command, a ans
 	if a.lost {
 		return s.unknown(api.StatusFailedCommit, "this server has ceased to lead before the request was committed")
 	}
+	if command.Kind == machine.KindMark {
+		return &api.HashResponse{RespStatus: api.StatusOK, Outcome: api.OutcomeApplied, Index: uint64(a.at.Index)}
+	}
 	return command.Response(a.applied.Result)
 }
 

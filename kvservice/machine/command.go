@@ -25,6 +25,10 @@ const (
 	// Since version 2 of the encoding.
 	KindCloseSession Kind = 8 // forget a client that is done
 	KindBatch        Kind = 9 // several operations in one entry
+
+	// KindMark changes nothing. It says: note here what the state is. Every server
+	// comes by this place, and each must be in the same state then.
+	KindMark Kind = 10
 )
 
 // MaxBatchOperations is how many operations a batch may have; it has at least one.

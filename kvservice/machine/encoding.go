@@ -26,6 +26,7 @@ import (
 //	             compare-and-set     key, compare value, value: texts
 //	             delete, get         key: text
 //	             close session       nothing; version 2
+//	             mark                nothing; version 2
 //	             batch               how many operations: a number; for each: client,
 //	                                 request, acked (only if request > 0), kind,
 //	                                 operation, condition; version 2
@@ -44,7 +45,7 @@ import (
 const newestVersion = 2
 
 // lastKind is the last kind that each version has.
-var lastKind = [newestVersion + 1]Kind{1: KindGet, 2: KindBatch}
+var lastKind = [newestVersion + 1]Kind{1: KindGet, 2: KindMark}
 
 // The conditions.
 const (

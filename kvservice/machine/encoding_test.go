@@ -42,6 +42,7 @@ var goldenCommands = []struct {
 		{Kind: KindCAS, ClientID: NewKeyID("order 18"), RequestID: 1, Key: "k", CompareValue: "old", Value: "new"},
 		{Kind: KindGet, Key: "k"},
 	}}},
+	{"mark", Command{Kind: KindMark, Stamp: 2, Nonce: Nonce{10}}},
 }
 
 func TestGoldenBytes(t *testing.T) {

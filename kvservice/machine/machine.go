@@ -155,6 +155,8 @@ func (m *Machine) applyCommand(c Command, id Identity, entry *Applied) (result R
 	switch {
 	case c.Kind == KindSettings:
 		result = m.applySettings(c.Settings)
+	case c.Kind == KindMark:
+		result, event = Result{Status: api.StatusOK, Outcome: api.OutcomeApplied}, EventMark
 	case c.Kind == KindGet:
 		result = m.execute(c) // reads never enter the session table
 	case !m.settings.complete():

@@ -36,6 +36,7 @@ const (
 	EventCommitted Event = "committed"          // a command was carried out
 	EventDuplicate Event = "duplicate_detected" // a repetition was given the recorded result
 	EventRefused   Event = "refused"            // nothing was done
+	EventMark      Event = "mark"               // the state is to be noted
 )
 
 // Applied tells what became of an entry.
