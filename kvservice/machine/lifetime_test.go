@@ -177,6 +177,30 @@ func TestEviction(t *testing.T) {
 	require.Equal(t, []api.ClientID{"laptop", "tablet", "watch"}, l.clients())
 }
 
+// A copy goes its own way: what is used, closed or evicted here stays as it was there.
+func TestLifetimesInACopy(t *testing.T) {
+	l := newLogWith(t, short)
+	for i, letter := range []byte{'A', 'B', 'C'} {
+		l.apply(opening(issued(letter)).at(LogTime(1000 + i)))
+	}
+	copied := l.a.Clone()
+	before := snapshotOf(t, copied)
+	l.apply(appending(issued('A'), 1, "x", "a").at(1010))
+	l.apply(closing(issued('B')).at(1010))
+	l.apply(opening(issued('D')).at(1011))
+	l.apply(opening(issued('E')).at(1012))
+	require.Equal(t, []api.ClientID{issued('A'), issued('D'), issued('E')}, l.clients())
+	requireInvariants(t, l.a)
+	requireInvariants(t, copied)
+	require.Equal(t, before, snapshotOf(t, copied))
+
+	applyTo(copied, opening(issued('F')).at(1020))
+	_, known := copied.sessions.get(issued('A'))
+	require.False(t, known)
+	requireInvariants(t, copied)
+	requireInvariants(t, l.a)
+}
+
 // A closed session is forgotten at once. With an issued id nothing is executed
 // afterwards; with a chosen id a late copy of request 1 is.
 func TestClose(t *testing.T) {
