@@ -16,7 +16,8 @@
 //	sessionfile.go  the session file: what it holds, how it is locked and replaced
 //	session.go      session show, resume, drop
 //	output.go       the three forms of output
-//	status.go       status
+//	status.go       status; views.go: its tables
+//	check.go        check
 //	member.go       member list, add, promote, demote, remove, replace
 //	leader.go       leader transfer
 //	snapshot.go     snapshot take, save, inspect
@@ -83,7 +84,7 @@ func rootCommand() *cobra.Command {
 	isGroup(root)
 	root.AddCommand(demoCommand(), serveCommand(),
 		getCommand(), putCommand(), appendCommand(), casCommand(), deleteCommand(),
-		sessionCommand(), statusCommand(), memberCommand(), leaderCommand(), snapshotCommand(), logCommand(), benchCommand(), versionCommand())
+		sessionCommand(), statusCommand(), checkCommand(), memberCommand(), leaderCommand(), snapshotCommand(), logCommand(), benchCommand(), versionCommand())
 	return root
 }
 

@@ -39,6 +39,7 @@ type serveFlags struct {
 	clusterName     string
 	nameGiven       bool
 	electionTimeout time.Duration
+	logLevel        slog.Level
 	control         bool
 }
 
@@ -65,7 +66,7 @@ raftkv member add takes it in. After its first start it asks nobody.`,
 			if hint != "" {
 				fmt.Fprintln(cmd.OutOrStdout(), hint)
 			}
-			config.Logger = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
+			config.Logger = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: f.logLevel}))
 			return serve(cmd, config, f.control)
 		},
 	}
@@ -78,6 +79,7 @@ raftkv member add takes it in. After its first start it asks nobody.`,
 	flags.StringVar(&f.join, "join", "", "the HTTP address of a server of the cluster to join, at the first start")
 	flags.StringVar(&f.clusterName, "cluster-name", defaultClusterName, "tells clusters with the same addresses apart")
 	flags.DurationVar(&f.electionTimeout, "election-timeout", defaultElectionTimeout, "the shortest time without a leader before an election")
+	flags.TextVar(&f.logLevel, "log-level", slog.LevelInfo, "what to log: debug (every request), info, warn or error")
 	flags.BoolVar(&f.control, "control", false, "take orders from standard input, and end with it")
 	flags.MarkHidden("control")
 	for _, name := range []string{"id", "data"} {

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -26,14 +28,17 @@ func statusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show every server as it sees the cluster",
-		Args:  cobra.NoArgs,
+		Long: `Status asks the servers at --endpoints, and then the members of the cluster that
+these know of. Each answers for itself: one that is cut off may still call itself
+leader. With -w table a second table says what each sees of the others.`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			client, ctx, done, err := f.connect(cmd.Context())
 			if err != nil {
 				return err
 			}
 			defer done()
-			views := askAll(ctx, client, f.list())
+			views := askCluster(ctx, client, f.list(), f.timeout/2)
 			if err := f.printStatus(cmd, views); err != nil {
 				return err
 			}
@@ -64,6 +69,43 @@ func askAll(ctx context.Context, client *kvclient.KVClient, endpoints []string) 
 	}
 	wg.Wait()
 	return views
+}
+
+// askCluster asks every endpoint, and then the members of the cluster that these
+// know of and that are not among them. patience is for the endpoints: one that
+// hangs must leave time for the others.
+func askCluster(ctx context.Context, client *kvclient.KVClient, endpoints []string, patience time.Duration) []nodeView {
+	first, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	views := askAll(first, client, endpoints)
+	asked := map[string]bool{}
+	for _, endpoint := range endpoints {
+		asked[hostPort(endpoint)] = true
+	}
+	answered := map[uint64]bool{}
+	for _, v := range views {
+		if v.Status != nil {
+			answered[v.Status.ID] = true
+		}
+	}
+	var more []string
+	for _, v := range views {
+		if v.Status == nil {
+			continue
+		}
+		for _, m := range v.Status.Members {
+			if m.HTTP != "" && !answered[m.ID] && !asked[m.HTTP] {
+				asked[m.HTTP] = true
+				more = append(more, m.HTTP)
+			}
+		}
+	}
+	return append(views, askAll(ctx, client, more)...)
+}
+
+// hostPort returns an endpoint as servers write it.
+func hostPort(endpoint string) string {
+	return strings.TrimSuffix(strings.TrimPrefix(endpoint, "http://"), "/")
 }
 
 // innermost returns the cause at the end of an error's chain.
@@ -98,21 +140,25 @@ func (f *clientFlags) printStatus(cmd *cobra.Command, views []nodeView) error {
 			Nodes         []nodeView
 		}{leaderOf(views), now, views})
 	case formatTable:
-		rows := [][]any{{"ENDPOINT", "CLUSTER", "ID", "ROLE", "TERM", "LEADER", "COMMIT", "APPLIED", "FIRST", "LAST", "SNAPSHOT", "CONFIGURATION", "SESSIONS"}}
-		for _, v := range views {
-			if s := v.Status; s != nil {
-				rows = append(rows, []any{v.Endpoint, s.Cluster, s.ID, s.Role, s.Term, s.Leader, s.Commit, s.Applied, s.FirstIndex, s.LastIndex, s.SnapshotIndex, s.Configuration.Index, s.Sessions})
-			} else {
-				rows = append(rows, []any{v.Endpoint, "-", "-", v.Error})
-			}
-		}
-		if err := printTable(out, rows...); err != nil {
+		if err := printTable(out, clusterTable(views)...); err != nil {
 			return err
 		}
-		return now.print(out)
+		if seen := seenBy(views); len(seen) > 1 {
+			fmt.Fprintln(out)
+			if err := printTable(out, seen...); err != nil {
+				return err
+			}
+			fmt.Fprintln(out)
+		}
+	default:
+		for _, v := range views {
+			if _, err := fmt.Fprintln(out, v.line()); err != nil {
+				return err
+			}
+		}
 	}
-	for _, v := range views {
-		if _, err := fmt.Fprintln(out, v.line()); err != nil {
+	for _, line := range warnings(views) {
+		if _, err := fmt.Fprintln(out, line); err != nil {
 			return err
 		}
 	}
