@@ -109,6 +109,7 @@ const (
 	LearnerPromoted
 	LeaderRemovedItself
 	DiskReplaced
+	StoreAnnounced
 	TransferEnded
 	TransferAborted
 	TargetLagging
@@ -216,6 +217,7 @@ var eventNames = [events]string{
 	LearnerPromoted:            "learners promoted",
 	LeaderRemovedItself:        "leaders that took the vote from themselves",
 	DiskReplaced:               "servers without their disk removed and added again",
+	StoreAnnounced:             "servers told of another disk by the one that has it",
 	TransferEnded:              "transfers that ended the leadership",
 	TransferAborted:            "transfers aborted",
 	TargetLagging:              "transfers to a server that lagged behind",

@@ -148,32 +148,29 @@ func (s *simulation) newcomer(leader *node, besides []raft.ServerID, random *sou
 	return raft.None
 }
 
-// bringBack is the recipe for a lost disk: remove the server, wait until everybody
-// knows, and add it again. Whoever does not know would go on to refuse it, even
-// as a leader. It reports whether the operator is busy with that.
+// bringBack is the recipe for a lost disk: remove the server, and add it again. Who
+// is away meanwhile hears of it later, perhaps from this very server, which leads by
+// then. It reports whether the operator is busy with that.
 func (s *simulation) bringBack(leader *node) (busy bool) {
-	for _, n := range s.nodes {
-		if !n.lost {
-			continue
-		}
-		without := func(ids []raft.ServerID) []raft.ServerID {
-			return slices.DeleteFunc(slices.Clone(ids), func(id raft.ServerID) bool { return id == n.id })
-		}
-		if leader.configuration.Has(n.id) {
-			s.ask(leader, without(leader.configuration.Voters), without(leader.configuration.Learners))
-			return true
-		}
-		for _, other := range s.nodes {
-			if other != n && other.configuration.Has(n.id) {
-				return true
-			}
-		}
+	i := slices.IndexFunc(s.nodes, func(n *node) bool { return n.lost })
+	if i < 0 {
+		return false
+	}
+	n, now := s.nodes[i], leader.configuration
+	without := func(ids []raft.ServerID) []raft.ServerID {
+		return slices.DeleteFunc(slices.Clone(ids), func(id raft.ServerID) bool { return id == n.id })
+	}
+	switch {
+	case !now.Has(n.id):
+		s.ask(leader, now.Voters, append(slices.Clone(now.Learners), n.id))
+	case now.Address(n.id).Since <= n.disk.addedAfter:
+		s.ask(leader, without(now.Voters), without(now.Learners))
+	default:
 		n.lost = false
 		s.count(DiskReplaced)
-		s.ask(leader, leader.configuration.Voters, append(slices.Clone(leader.configuration.Learners), n.id))
-		return true
+		return false
 	}
-	return false
+	return true
 }
 
 // loseDisk lets a server come back with an empty disk. Whoever knew the old one
@@ -182,7 +179,7 @@ func (s *simulation) bringBack(leader *node) (busy bool) {
 // do without.
 func (s *simulation) loseDisk(leader *node, random *source) bool {
 	victim := s.nodes[random.below(len(s.nodes))]
-	if !random.oneIn(6) || victim == leader || victim.spared || victim.damage != nil || victim.disk.files == nil ||
+	if !random.oneIn(3) || victim == leader || victim.spared || victim.damage != nil || victim.disk.files == nil ||
 		!leader.configuration.Has(victim.id) || len(leader.configuration.Voters) < 3 || leader.status.Term != s.lastTerm() {
 		return false
 	}
@@ -201,7 +198,21 @@ func (s *simulation) loseDisk(leader *node, random *source) bool {
 	s.because("server %d has lost its disk, and is to be removed and added again", victim.id)
 	s.count(DiskWiped)
 	s.after(random.around(s.plan.downTime), func() { s.start(victim) })
+	s.letOneMissIt(leader, victim, random)
 	return true
+}
+
+// letOneMissIt keeps a server away while the one that has lost its disk is removed
+// and added again, if the others can do both without it. It goes on to know the old
+// disk, and that happens too rarely by itself.
+func (s *simulation) letOneMissIt(leader, victim *node, random *source) {
+	away := s.nodes[random.below(len(s.nodes))]
+	now := leader.configuration
+	if away == leader || away == victim || !now.Has(away.id) || now.IsVoter(victim.id) && len(now.Voters) < 5 {
+		return
+	}
+	s.stop(away, false)
+	s.after(random.around(3*s.plan.changeEvery), func() { s.start(away) })
 }
 
 // lastTerm returns the highest term that a server is in.

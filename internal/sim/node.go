@@ -53,9 +53,10 @@ type node struct {
 	saves  uint32
 
 	// store is the id of its disk, and met are those of the servers it has had
-	// contact with, by index. Without files met is nil.
+	// contact with, by index. Without files met is nil. since is what it announces.
 	store raft.StoreID
 	met   []met
+	since raft.Index
 
 	doom  phase   // where in its loop the server will crash; alive if it will not
 	doomy *source // draws how
@@ -184,6 +185,7 @@ func (s *simulation) start(n *node) {
 	n.service = newService(config.Configuration)
 	s.note(n, "starts")
 	s.lookAtConfiguration(n)
+	n.noteSince()
 	s.committed(n, effects.Commit)
 	s.setTimers(n, effects.Timers)
 }
@@ -480,6 +482,7 @@ func (s *simulation) diskFailed(n *node, err error) {
 
 // release carries out what had to wait for the save.
 func (s *simulation) release(n *node, effects raft.Effects) {
+	n.noteSince()
 	s.sendAll(effects.SendAfter)
 	if s.crashes(n, beforeApply) {
 		return

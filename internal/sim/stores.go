@@ -20,6 +20,7 @@ type flight struct {
 	sent    time.Duration
 	message raft.Message
 	from    raft.StoreID
+	since   raft.Index   // what the sender announces
 	to      raft.StoreID // whom the sender knows; zero if it has not met anybody there
 }
 
@@ -31,8 +32,8 @@ func (s *simulation) address(m raft.Message) (f flight, ok bool) {
 	if n.met == nil {
 		return f, true // without files there are no stores
 	}
-	f.from = n.store
-	if peer.up && !s.accepts(n, peer.id, peer.store) {
+	f.from, f.since = n.store, n.since
+	if peer.up && !s.accepts(n, peer.id, peer.store, peer.since) {
 		return f, false
 	}
 	f.to = n.met[peer.index].store
@@ -52,7 +53,7 @@ func (s *simulation) heard(n *node, f *flight) bool {
 		s.count(StoreRefused)
 		return false
 	}
-	return s.accepts(n, f.message.From, f.from)
+	return s.accepts(n, f.message.From, f.from, f.since)
 }
 
 // met is a store that another server has, and since when that server takes part.
@@ -63,22 +64,24 @@ type met struct {
 
 // accepts is what the handshake of raft/transport asks. A connection is asked
 // about once in a server's life, and again when its server is a new one under an
-// old id; that another store is accepted must be on the disk before it is heard.
-// Who does not take part may have any store.
-func (s *simulation) accepts(n *node, peer raft.ServerID, store raft.StoreID) bool {
+// old id, by the configuration here or by what it announces itself; that another
+// store is accepted must be on the disk before it is heard. Who does not take part
+// may have any store.
+func (s *simulation) accepts(n *node, peer raft.ServerID, store raft.StoreID, announced raft.Index) bool {
 	if !n.configuration.Has(peer) {
 		return true
 	}
-	now := met{store, n.configuration.Address(peer).Since}
+	told := n.configuration.Address(peer).Since
+	now := met{store, max(announced, told)}
 	before := &n.met[index(peer)]
-	if *before == now {
+	if before.store == store && before.since >= now.since {
 		return true
 	}
 	if other := s.nodes[index(peer)]; *before != (met{}) && (!other.up || other.store != store) {
 		return false // it was sent over a connection that has ended, and nobody is there for another one
 	}
 	files := n.disk.storage.(*storage.FileStorage)
-	_, known := files.KnownStores()[peer]
+	had, known := files.KnownStores()[peer]
 	power := !known && !s.healed && s.powerFailsInHandshake(n, peer, store)
 	err := files.RememberStore(peer, now.since, store)
 	if s.config.credulous && errors.Is(err, storage.ErrForeignStore) {
@@ -87,6 +90,9 @@ func (s *simulation) accepts(n *node, peer raft.ServerID, store raft.StoreID) bo
 	switch {
 	case err == nil && !power:
 		*before = now
+		if known && had != store && announced > told {
+			s.count(StoreAnnounced)
+		}
 		return true
 	case errors.Is(err, storage.ErrForeignStore):
 		s.count(StoreRefused)
@@ -95,6 +101,15 @@ func (s *simulation) accepts(n *node, peer raft.ServerID, store raft.StoreID) bo
 		s.count(NotRemembered)
 	}
 	return false
+}
+
+// noteSince lets a server announce since when it takes part: what is on its disk
+// says it, as in raft/server.
+func (n *node) noteSince() {
+	n.since = n.configuration.Address(n.id).Since
+	if n.since <= n.disk.addedAfter {
+		n.since = 0
+	}
 }
 
 // powerFailsInHandshake draws whether power fails while a new store is being
