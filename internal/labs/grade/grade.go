@@ -102,8 +102,6 @@ func Run(ctx context.Context, o Options, submissions []Submission) (Class, error
 	next := make(chan int)
 	var workers sync.WaitGroup
 	for n := range max(1, o.Jobs) {
-		// A worker's folder keeps its name, so that the go command finds in its cache
-		// what it has compiled for the student before.
 		place := filepath.Join(dir, strconv.Itoa(n))
 		workers.Go(func() {
 			for i := range next {

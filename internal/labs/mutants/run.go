@@ -297,7 +297,7 @@ func (r *runner) run(ctx context.Context, t *Target) error {
 	return nil
 }
 
-// build compiles a test binary. Nothing is written to the sources: go build's
+// build compiles a test binary, without what a debugger wants. Nothing is written to the sources: go build's
 // -overlay puts the changed files and the student's in their place, and hides the
 // part's own tests.
 func (r *runner) build(ctx context.Context, dir, binary string, t Target) error {
@@ -336,7 +336,7 @@ func (r *runner) build(ctx context.Context, dir, binary string, t Target) error 
 	if err := os.WriteFile(overlay, list, 0o644); err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", binary, "./"+r.p.dir)
+	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", overlay, "-o", binary, "./"+r.p.dir)
 	cmd.Dir = r.o.Root
 	out, err := cmd.CombinedOutput()
 	if err != nil {
