@@ -137,6 +137,9 @@ func TestFiveAreCaught(t *testing.T) {
 	require.NoError(t, err)
 	for i := range five {
 		five[i].Probes = five[i].Probes[:1]
+		if p := &five[i].Probes[0]; p.Package == "" {
+			p.To = p.From + 9 // which must hold without the bug, and show it: sooner than in zoo run
+		}
 	}
 	layers := map[string]bool{}
 	results, err := Run(t.Context(), Options{Root: root, Jobs: runtime.GOMAXPROCS(0)}, five)
