@@ -2,8 +2,10 @@ package api
 
 import (
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 )
@@ -69,6 +71,12 @@ func TestValidateRefuses(t *testing.T) {
 		{"RequestID alone", put(func(r *PutRequest) { r.RequestID = 1 }), StatusBadRequest},
 		{"AckedThrough alone", put(func(r *PutRequest) { r.AckedThrough = acked(0) }), StatusBadRequest},
 		{"a long ClientID", put(func(r *PutRequest) { r.ClientID, r.RequestID = ClientID(strings.Repeat("c", 65)), 1 }), StatusBadRequest},
+		{"a CAS with two expectations", &CASRequest{Key: "k", CompareValue: "v", ExpectAbsent: true}, StatusBadRequest},
+		{"an encoding that does not exist", &DeleteRequest{Key: "k", Encoding: "Base64"}, StatusBadRequest},
+		{"text that is no base64", &PutRequest{Key: "k", Value: "a", Encoding: EncodingBase64}, StatusBadRequest},
+		{"base64 with a line break", &PutRequest{Key: "k", Value: "AP8=\n", Encoding: EncodingBase64}, StatusBadRequest},
+		{"base64 with bits left over", &PutRequest{Key: "k", Value: "AP9=", Encoding: EncodingBase64}, StatusBadRequest},
+		{"a long value in base64", &CASRequest{Key: "k", CompareValue: base64OfZeros(1<<20 + 1), Encoding: EncodingBase64}, StatusTooLarge},
 		{"AckedThrough = RequestID", put(func(r *PutRequest) { r.ClientID, r.RequestID, r.AckedThrough = "c", 7, acked(7) }), StatusBadRequest},
 		{"AckedThrough > RequestID", put(func(r *PutRequest) { r.ClientID, r.RequestID, r.AckedThrough = "c", 7, acked(8) }), StatusBadRequest},
 	} {
@@ -79,6 +87,44 @@ func TestValidateRefuses(t *testing.T) {
 			require.Equal(t, OutcomeNotApplied, refused.Response().Outcome)
 		})
 	}
+}
+
+func base64OfZeros(n int) string {
+	text, _ := EncodeValue(strings.Repeat("\x00", n), EncodingBase64)
+	return text
+}
+
+// What of a compare-and-set must be there depends on what it expects.
+func TestExpectAbsentStandsForCompareValue(t *testing.T) {
+	var r CASRequest
+	require.NoError(t, Decode([]byte(`{"Key":"k","Value":"v","ExpectAbsent":true}`), &r))
+	require.ErrorContains(t, Decode([]byte(`{"Key":"k","Value":"v","ExpectAbsent":false}`), &CASRequest{}), "CompareValue is missing")
+}
+
+// Any value comes through, as text if it is text.
+func TestValuesInAnswers(t *testing.T) {
+	for _, value := range []string{"", "text", "é\x00", "\xff", "half \xc3"} {
+		for _, e := range []Encoding{EncodingText, EncodingBase64} {
+			for _, r := range []Response{
+				&GetResponse{RespStatus: StatusOK, Outcome: OutcomeApplied, Value: value},
+				&PutResponse{RespStatus: StatusOK, Outcome: OutcomeApplied, PrevValue: value},
+				&AppendResponse{RespStatus: StatusOK, Outcome: OutcomeApplied, PrevValue: value},
+				&DeleteResponse{RespStatus: StatusOK, Outcome: OutcomeApplied, PrevValue: value},
+				&CASResponse{RespStatus: StatusOK, Outcome: OutcomeApplied, PrevValue: value},
+			} {
+				want := reflect.ValueOf(r).Elem().Interface()
+				EncodeValues(r, e)
+				data, err := Encode(r)
+				require.NoError(t, err)
+				require.Equal(t, e == EncodingBase64 || !utf8.ValidString(value), strings.Contains(string(data), `"Encoding":"base64"`))
+				got := reflect.New(reflect.TypeOf(want)).Interface().(Response)
+				require.NoError(t, DecodeResponse(data, got))
+				require.Equal(t, want, reflect.ValueOf(got).Elem().Interface())
+			}
+		}
+	}
+	require.Error(t, DecodeResponse([]byte(`{"RespStatus":"OK","Outcome":"applied","KeyFound":true,"Value":"!","Encoding":"base64"}`), &GetResponse{}))
+	require.Error(t, DecodeResponse([]byte(`{"RespStatus":"OK","Outcome":"applied","KeyFound":true,"Value":"v","Encoding":"later"}`), &GetResponse{}))
 }
 
 // What can be said of a change without knowing the configuration (pitfall MB-11).
@@ -120,6 +166,8 @@ func TestAccepted(t *testing.T) {
 		&GetRequest{Key: strings.Repeat("k", 1024)},
 		&PutRequest{Key: "k", Value: strings.Repeat("v", 1<<20)},
 		&PutRequest{Key: "k"},
+		&PutRequest{Key: "k", Value: base64OfZeros(1 << 20), Encoding: EncodingBase64, IfVersion: new(uint64(0))},
+		&CASRequest{Key: "k", ExpectAbsent: true},
 		&GetRequest{Key: "k", Consistency: ConsistencyStale},
 		&TransferRequest{},
 		&MembersRequest{Add: []NewMember{{4, "[::1]:9083"}, {5, "h:9083"}}, Promote: []uint64{3}, Remove: []uint64{1, 2}},
@@ -241,6 +289,8 @@ func FuzzDecode(f *testing.F) {
 		`{"Key":"\ud800","Value":"v"}`,
 		`{"Key":"k","Value":"v","Value":"w"}`,
 		`{"Key":"k","Consistency":"lease"}`,
+		`{"Key":"k","Value":"AP8=","Encoding":"base64","IfVersion":0}`,
+		`{"Key":"k","Value":"v","ExpectAbsent":true}`,
 		`{"To":3}`,
 		`{"Expected":7,"Add":[{"ID":4,"Raft":"localhost:9083"}],"Promote":[5],"Demote":[1],"Remove":[2]}`,
 	} {

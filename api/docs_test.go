@@ -35,7 +35,7 @@ func TestStatusesOfTheHTTPPage(t *testing.T) {
 // Every body in the table of bad input is refused as it says.
 func TestBadInputOfTheHTTPPage(t *testing.T) {
 	rows := regexp.MustCompile("(?m)^\\| `([{\\[].*)` \\| `(\\w+)` \\|").FindAllStringSubmatch(httpPage(t), -1)
-	require.Len(t, rows, 19)
+	require.Len(t, rows, 23)
 	for _, row := range rows {
 		var r PutRequest
 		err := Decode([]byte(row[1]), &r)

@@ -87,13 +87,16 @@ func identity(r Request) (ClientID, uint64) {
 // DecodeResponse reads an answer into r, which must be fresh: fields that this
 // answer lacks keep what they hold. It passes over unknown fields, because a
 // newer server may send more, but demands a status and an outcome that it
-// knows. After an error nothing is known about the request: whatever answered
+// knows. Values come as plain bytes, whatever their encoding was. After an error nothing is known about the request: whatever answered
 // may not even be our server.
 func DecodeResponse(data []byte, r Response) error {
 	if _, err := fieldNames(data); err != nil {
 		return fmt.Errorf("api: not an answer: %w", err)
 	}
 	if err := json.Unmarshal(data, r); err != nil {
+		return fmt.Errorf("api: not an answer: %w", err)
+	}
+	if err := decodeValues(r); err != nil {
 		return fmt.Errorf("api: not an answer: %w", err)
 	}
 	head := r.Head()

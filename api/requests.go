@@ -59,6 +59,11 @@ type PutRequest struct {
 	// this one, or has given it up, so that the server may forget them. Absent
 	// means RequestID-1: one call at a time.
 	AckedThrough *uint64 `json:",omitzero"`
+
+	// IfVersion demands that Key has this version, or is absent if it is 0; else
+	// the answer is StatusConditionFailed. nil demands nothing.
+	IfVersion *uint64  `json:",omitzero"`
+	Encoding  Encoding `json:",omitzero"` // of Value, and of the value in the answer
 }
 
 // AppendRequest asks to add Value to the end of what Key holds. An absent key
@@ -69,19 +74,24 @@ type AppendRequest struct {
 
 	ClientID     ClientID `json:",omitzero"`
 	RequestID    uint64   `json:",omitzero"`
-	AckedThrough *uint64  `json:",omitzero"` // see PutRequest
+	AckedThrough *uint64  `json:",omitzero"` // this and the rest: see PutRequest
+	IfVersion    *uint64  `json:",omitzero"`
+	Encoding     Encoding `json:",omitzero"`
 }
 
 // CASRequest asks to set Key to Value if it holds CompareValue now. An absent
-// key holds nothing, which is not the same as the empty value.
+// key holds nothing, which is not the same as the empty value; ExpectAbsent, in
+// the place of CompareValue, asks to set Key if it is absent.
 type CASRequest struct {
 	Key          string
 	CompareValue string
 	Value        string
+	ExpectAbsent bool `json:",omitzero"`
 
 	ClientID     ClientID `json:",omitzero"`
 	RequestID    uint64   `json:",omitzero"`
 	AckedThrough *uint64  `json:",omitzero"` // see PutRequest
+	Encoding     Encoding `json:",omitzero"` // of both values, and of the one in the answer
 }
 
 // DeleteRequest asks to remove Key.
@@ -90,7 +100,9 @@ type DeleteRequest struct {
 
 	ClientID     ClientID `json:",omitzero"`
 	RequestID    uint64   `json:",omitzero"`
-	AckedThrough *uint64  `json:",omitzero"` // see PutRequest
+	AckedThrough *uint64  `json:",omitzero"` // this and the rest: see PutRequest
+	IfVersion    *uint64  `json:",omitzero"`
+	Encoding     Encoding `json:",omitzero"`
 }
 
 // GetRequest asks what Key holds. The posts' clients send an identity with
@@ -98,6 +110,7 @@ type DeleteRequest struct {
 type GetRequest struct {
 	Key         string
 	Consistency Consistency `json:",omitzero"` // "" means linearizable
+	Encoding    Encoding    `json:",omitzero"` // of the value in the answer
 
 	ClientID  ClientID `json:",omitzero"`
 	RequestID uint64   `json:",omitzero"`
@@ -211,8 +224,14 @@ func (r *SessionRequest) required() []string { return nil }
 func (r *GetRequest) required() []string     { return []string{"Key"} }
 func (r *PutRequest) required() []string     { return []string{"Key", "Value"} }
 func (r *AppendRequest) required() []string  { return []string{"Key", "Value"} }
-func (r *CASRequest) required() []string     { return []string{"Key", "CompareValue", "Value"} }
 func (r *DeleteRequest) required() []string  { return []string{"Key"} }
+
+func (r *CASRequest) required() []string {
+	if r.ExpectAbsent {
+		return []string{"Key", "Value"}
+	}
+	return []string{"Key", "CompareValue", "Value"}
+}
 
 func (r *SnapshotRequest) required() []string { return nil }
 func (r *HashRequest) required() []string     { return nil }
@@ -226,14 +245,14 @@ func (r *SessionRequest) Validate(Limits) error { return nil }
 func (r *GetRequest) Validate(l Limits) error {
 	switch r.Consistency {
 	case "", ConsistencyLinearizable, ConsistencyLease, ConsistencyLog, ConsistencyStale:
-		return validate(l, r.Key)
+		return validate(l, r.Key, r.Encoding)
 	}
 	return badRequest("Consistency %q is no level; use linearizable, lease, log or stale", r.Consistency)
 }
 
 // Validate checks key, value and identity.
 func (r *PutRequest) Validate(l Limits) error {
-	if err := validate(l, r.Key, r.Value); err != nil {
+	if err := validate(l, r.Key, r.Encoding, r.Value); err != nil {
 		return err
 	}
 	return validateIdentity(r.ClientID, r.RequestID, r.AckedThrough)
@@ -242,7 +261,7 @@ func (r *PutRequest) Validate(l Limits) error {
 // Validate checks key, value and identity. The value that results can only be
 // judged when the entry is applied.
 func (r *AppendRequest) Validate(l Limits) error {
-	if err := validate(l, r.Key, r.Value); err != nil {
+	if err := validate(l, r.Key, r.Encoding, r.Value); err != nil {
 		return err
 	}
 	return validateIdentity(r.ClientID, r.RequestID, r.AckedThrough)
@@ -250,15 +269,18 @@ func (r *AppendRequest) Validate(l Limits) error {
 
 // Validate checks key, both values and identity.
 func (r *CASRequest) Validate(l Limits) error {
-	if err := validate(l, r.Key, r.CompareValue, r.Value); err != nil {
+	if err := validate(l, r.Key, r.Encoding, r.CompareValue, r.Value); err != nil {
 		return err
+	}
+	if r.ExpectAbsent && r.CompareValue != "" {
+		return badRequest("CompareValue and ExpectAbsent contradict each other; leave one out")
 	}
 	return validateIdentity(r.ClientID, r.RequestID, r.AckedThrough)
 }
 
 // Validate checks key and identity.
 func (r *DeleteRequest) Validate(l Limits) error {
-	if err := validate(l, r.Key); err != nil {
+	if err := validate(l, r.Key, r.Encoding); err != nil {
 		return err
 	}
 	return validateIdentity(r.ClientID, r.RequestID, r.AckedThrough)
@@ -335,7 +357,7 @@ func CheckAddress(address string) error {
 	return nil
 }
 
-func validate(l Limits, key string, values ...string) error {
+func validate(l Limits, key string, e Encoding, values ...string) error {
 	l = l.WithDefaults()
 	if key == "" {
 		return badRequest("Key must not be empty")
@@ -343,7 +365,11 @@ func validate(l Limits, key string, values ...string) error {
 	if len(key) > l.KeyBytes {
 		return &RequestError{StatusTooLarge, fmt.Sprintf("Key has %d bytes; at most %d are allowed", len(key), l.KeyBytes)}
 	}
-	for _, v := range values {
+	for _, text := range append(values, "") { // the encoding must exist even if there is no value
+		v, err := e.Decode(text)
+		if err != nil {
+			return err
+		}
 		if len(v) > l.ValueBytes {
 			return &RequestError{StatusTooLarge, fmt.Sprintf("a value has %d bytes; at most %d are allowed", len(v), l.ValueBytes)}
 		}

@@ -45,10 +45,12 @@ type PutResponse struct {
 	KeyFound   bool   // whether Key was there before
 	PrevValue  string // what it held; "" if it was absent
 	Version    uint64 // the key's version now: how many writes the store had executed with this one
-	Duplicate  bool   `json:",omitzero"` // an earlier attempt did it; this is that attempt's answer
-	Leader     uint64 `json:",omitzero"`
-	LeaderHTTP string `json:",omitzero"`
-	Error      string `json:",omitzero"`
+
+	Encoding   Encoding `json:",omitzero"` // of PrevValue
+	Duplicate  bool     `json:",omitzero"` // an earlier attempt did it; this is that attempt's answer
+	Leader     uint64   `json:",omitzero"`
+	LeaderHTTP string   `json:",omitzero"`
+	Error      string   `json:",omitzero"`
 }
 
 // AppendResponse tells what Key held before. The fields are those of PutResponse.
@@ -65,10 +67,12 @@ type CASResponse struct {
 	PrevValue  string
 	Swapped    bool   // whether Key held CompareValue and holds Value now
 	Version    uint64 // the key's version after this; 0 if it is absent
-	Duplicate  bool   `json:",omitzero"`
-	Leader     uint64 `json:",omitzero"`
-	LeaderHTTP string `json:",omitzero"`
-	Error      string `json:",omitzero"`
+
+	Encoding   Encoding `json:",omitzero"` // of PrevValue
+	Duplicate  bool     `json:",omitzero"`
+	Leader     uint64   `json:",omitzero"`
+	LeaderHTTP string   `json:",omitzero"`
+	Error      string   `json:",omitzero"`
 }
 
 // GetResponse tells what Key holds.
@@ -78,6 +82,8 @@ type GetResponse struct {
 	KeyFound   bool
 	Value      string // "" if the key is absent
 	Version    uint64 // of the key; 0 if it is absent
+
+	Encoding Encoding `json:",omitzero"` // of Value
 
 	// Only an answer that may be old has these: where in the log it stands, and
 	// how many milliseconds ago this server last heard from a leader and had

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/fortytw2/leaktest"
+	"github.com/go-json-experiment/json"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
@@ -504,4 +505,52 @@ func TestRouteProperties(t *testing.T) {
 			}
 		}
 	})
+}
+
+// What a program keeps of a write across a restart is the write.
+func TestWriteInJSON(t *testing.T) {
+	for _, w := range []Write{
+		{Op: OpPut, Key: "k", Value: "v"},
+		{Op: OpCAS, Key: "k", Value: "\xff", CompareValue: "text"},
+		{Op: OpCAS, Key: "k", Value: "v", ExpectAbsent: true},
+		{Op: OpDelete, Key: "k", IfVersion: new(uint64(0))},
+	} {
+		data, err := json.Marshal(w)
+		require.NoError(t, err)
+		var got Write
+		require.NoError(t, json.Unmarshal(data, &got, json.RejectUnknownMembers(true)))
+		require.Equal(t, w, got)
+	}
+	require.Error(t, json.Unmarshal([]byte(`{"Op":"put","Key":"k","Value":"!","Encoding":"base64"}`), new(Write)))
+}
+
+// Conditions and bytes reach the server, and a condition that the operation
+// cannot have is refused here.
+func TestConditionsAndBytes(t *testing.T) {
+	var got []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		if r.URL.Path == api.PathSession {
+			writeAnswer(w, &api.SessionResponse{RespStatus: api.StatusOK, Outcome: api.OutcomeApplied, ClientID: "s"})
+			return
+		}
+		got = append(got, string(body))
+		writeAnswer(w, api.Refuse(api.StatusConditionFailed, "no"))
+	}))
+	defer server.Close()
+	c := New([]string{server.URL})
+	defer c.Close()
+	_, err := c.Put(t.Context(), "k", "\x00\xff", IfVersion(7))
+	var refused *StatusError
+	require.ErrorAs(t, err, &refused)
+	require.Equal(t, api.StatusConditionFailed, refused.Status)
+	_, err = c.CAS(t.Context(), "k", "", "v", ExpectAbsent())
+	require.Error(t, err)
+	require.Equal(t, []string{
+		`{"Key":"k","Value":"AP8=","ClientID":"s","RequestID":1,"AckedThrough":0,"IfVersion":7,"Encoding":"base64"}`,
+		`{"Key":"k","CompareValue":"","Value":"v","ExpectAbsent":true,"ClientID":"s","RequestID":2,"AckedThrough":1}`,
+	}, got)
+	_, err = c.Put(t.Context(), "k", "v", ExpectAbsent())
+	require.ErrorContains(t, err, "no such condition")
+	require.Len(t, got, 2)
 }

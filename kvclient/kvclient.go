@@ -144,25 +144,25 @@ func WithConsistency(level api.Consistency) ReadOption {
 	return func(r *api.GetRequest) { r.Consistency = level }
 }
 
-// Put sets key to value.
-func (c *KVClient) Put(ctx context.Context, key, value string) (WriteResult, error) {
-	return c.write(ctx, Write{Op: OpPut, Key: key, Value: value})
+// Put sets key to value. Values may be any bytes; a key is valid UTF-8.
+func (c *KVClient) Put(ctx context.Context, key, value string, options ...WriteOption) (WriteResult, error) {
+	return c.write(ctx, Write{Op: OpPut, Key: key, Value: value}.with(options))
 }
 
 // Append adds value to the end of what key holds. An absent key counts as empty.
-func (c *KVClient) Append(ctx context.Context, key, value string) (WriteResult, error) {
-	return c.write(ctx, Write{Op: OpAppend, Key: key, Value: value})
+func (c *KVClient) Append(ctx context.Context, key, value string, options ...WriteOption) (WriteResult, error) {
+	return c.write(ctx, Write{Op: OpAppend, Key: key, Value: value}.with(options))
 }
 
 // CAS sets key to value if it holds compare; Swapped tells whether it did. An
 // absent key holds nothing, which differs from the empty value.
-func (c *KVClient) CAS(ctx context.Context, key, compare, value string) (WriteResult, error) {
-	return c.write(ctx, Write{Op: OpCAS, Key: key, CompareValue: compare, Value: value})
+func (c *KVClient) CAS(ctx context.Context, key, compare, value string, options ...WriteOption) (WriteResult, error) {
+	return c.write(ctx, Write{Op: OpCAS, Key: key, CompareValue: compare, Value: value}.with(options))
 }
 
 // Delete removes key. That it is absent already is no error.
-func (c *KVClient) Delete(ctx context.Context, key string) (WriteResult, error) {
-	return c.write(ctx, Write{Op: OpDelete, Key: key})
+func (c *KVClient) Delete(ctx context.Context, key string, options ...WriteOption) (WriteResult, error) {
+	return c.write(ctx, Write{Op: OpDelete, Key: key}.with(options))
 }
 
 // Get returns what key holds. Unless an option says api.ConsistencyStale, the

@@ -4,6 +4,10 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"raftkv/api"
 	"raftkv/kvclient/numbering"
@@ -22,11 +26,78 @@ const (
 
 // Write is one write, for callers who keep identities themselves, such as a
 // program that must finish its writes after a restart.
+//
+// In JSON, values that are no text stand in base64, and Encoding says so.
 type Write struct {
 	Op           Op
-	Key          string
-	Value        string // "" for OpDelete
+	Key          string // valid UTF-8
+	Value        string // any bytes; "" for OpDelete
 	CompareValue string // OpCAS only
+
+	// A condition; see the options [IfVersion] and [ExpectAbsent].
+	IfVersion    *uint64 `json:",omitzero"` // nil is none; not of OpCAS
+	ExpectAbsent bool    `json:",omitzero"` // OpCAS only, without CompareValue
+}
+
+// writeJSON is how a Write stands in JSON.
+type writeJSON struct {
+	plainWrite `json:",inline"`
+	Encoding   api.Encoding `json:",omitzero"`
+}
+
+type plainWrite Write
+
+// MarshalJSONTo writes w as one object.
+func (w Write) MarshalJSONTo(enc *jsontext.Encoder) error {
+	e := w.encoding()
+	w.Value, _ = api.EncodeValue(w.Value, e)
+	w.CompareValue, _ = api.EncodeValue(w.CompareValue, e)
+	return json.MarshalEncode(enc, writeJSON{plainWrite(w), e})
+}
+
+// UnmarshalJSONFrom reads what MarshalJSONTo has written.
+func (w *Write) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+	var r writeJSON
+	err := json.UnmarshalDecode(dec, &r)
+	if err == nil {
+		r.Value, err = r.Encoding.Decode(r.Value)
+	}
+	if err == nil {
+		r.CompareValue, err = r.Encoding.Decode(r.CompareValue)
+	}
+	*w = Write(r.plainWrite)
+	return err
+}
+
+// encoding returns how the values of w must travel.
+func (w Write) encoding() api.Encoding {
+	if utf8.ValidString(w.Value) && utf8.ValidString(w.CompareValue) {
+		return api.EncodingText
+	}
+	return api.EncodingBase64
+}
+
+// WriteOption makes a write conditional.
+type WriteOption func(*Write)
+
+// IfVersion lets a put, an append or a delete happen only if the key has this
+// version (see [WriteResult]), or is absent if it is 0. Else the error is a
+// *[StatusError] with api.StatusConditionFailed, and nothing was done.
+func IfVersion(version uint64) WriteOption {
+	return func(w *Write) { w.IfVersion = &version }
+}
+
+// ExpectAbsent makes a compare-and-set whose compare value is "" set the key if
+// it is absent.
+func ExpectAbsent() WriteOption {
+	return func(w *Write) { w.ExpectAbsent = true }
+}
+
+func (w Write) with(options []WriteOption) Write {
+	for _, option := range options {
+		option(&w)
+	}
+	return w
 }
 
 // Identity tells one write from all others. Every attempt at the write carries
@@ -102,32 +173,38 @@ func (c *KVClient) send(ctx context.Context, id Identity, w Write, call *numberi
 	return WriteResult{}, fmt.Errorf("kvclient: %s not applied: %w", w.Op, err)
 }
 
-// operation returns what to send for w. The error is one of text that JSON
-// cannot carry, or of an Op that does not exist.
+// operation returns what to send for w. The error is one of a key that is
+// no text, or of an Op or a condition that does not exist.
 func (w Write) operation(id Identity) (operation, error) {
+	if w.Op == OpCAS && w.IfVersion != nil || w.Op != OpCAS && w.ExpectAbsent {
+		return operation{}, fmt.Errorf("a %s has no such condition", w.Op)
+	}
 	op := operation{method: http.MethodPost, once: id.ClientID == ""}
 	var acked *uint64
 	if id.ClientID != "" {
 		acked = &id.AckedThrough
 	}
+	e := w.encoding()
+	value, _ := api.EncodeValue(w.Value, e)
+	compare, _ := api.EncodeValue(w.CompareValue, e)
 	var request any
 	switch w.Op {
 	case OpPut:
 		op.path = api.PathPut
 		op.answer = func() api.Response { return new(api.PutResponse) }
-		request = &api.PutRequest{Key: w.Key, Value: w.Value, ClientID: id.ClientID, RequestID: id.RequestID, AckedThrough: acked}
+		request = &api.PutRequest{Key: w.Key, Value: value, ClientID: id.ClientID, RequestID: id.RequestID, AckedThrough: acked, IfVersion: w.IfVersion, Encoding: e}
 	case OpAppend:
 		op.path = api.PathAppend
 		op.answer = func() api.Response { return new(api.AppendResponse) }
-		request = &api.AppendRequest{Key: w.Key, Value: w.Value, ClientID: id.ClientID, RequestID: id.RequestID, AckedThrough: acked}
+		request = &api.AppendRequest{Key: w.Key, Value: value, ClientID: id.ClientID, RequestID: id.RequestID, AckedThrough: acked, IfVersion: w.IfVersion, Encoding: e}
 	case OpCAS:
 		op.path = api.PathCAS
 		op.answer = func() api.Response { return new(api.CASResponse) }
-		request = &api.CASRequest{Key: w.Key, CompareValue: w.CompareValue, Value: w.Value, ClientID: id.ClientID, RequestID: id.RequestID, AckedThrough: acked}
+		request = &api.CASRequest{Key: w.Key, CompareValue: compare, Value: value, ExpectAbsent: w.ExpectAbsent, ClientID: id.ClientID, RequestID: id.RequestID, AckedThrough: acked, Encoding: e}
 	case OpDelete:
 		op.path = api.PathDelete
 		op.answer = func() api.Response { return new(api.DeleteResponse) }
-		request = &api.DeleteRequest{Key: w.Key, ClientID: id.ClientID, RequestID: id.RequestID, AckedThrough: acked}
+		request = &api.DeleteRequest{Key: w.Key, ClientID: id.ClientID, RequestID: id.RequestID, AckedThrough: acked, IfVersion: w.IfVersion}
 	default:
 		return operation{}, fmt.Errorf("there is no write %q", w.Op)
 	}

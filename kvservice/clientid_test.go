@@ -18,8 +18,7 @@ import (
 func TestTwoProcessesIssueDifferentClientIDs(t *testing.T) {
 	const child = "RAFTKV_TEST_PRINT_CLIENT_ID"
 	if os.Getenv(child) != "" {
-		command, err := operations[api.PathSession]([]byte("{}"), api.Limits{}.WithDefaults())
-		require.NoError(t, err)
+		command, _ := commandOf(operations[api.PathSession]())
 		fmt.Printf("id %s\n", command.ClientID)
 		return
 	}

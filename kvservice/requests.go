@@ -10,36 +10,45 @@ import (
 	"raftkv/raft"
 )
 
-// operation makes a command of a request's JSON. The error is an
-// *api.RequestError.
-type operation func(body []byte, limits api.Limits) (machine.Command, error)
+// operations makes an empty request for each path that clients of the store use.
+var operations = map[string]func() api.Request{
+	api.PathSession: func() api.Request { return new(api.SessionRequest) },
+	api.PathGet:     func() api.Request { return new(api.GetRequest) },
+	api.PathPut:     func() api.Request { return new(api.PutRequest) },
+	api.PathAppend:  func() api.Request { return new(api.AppendRequest) },
+	api.PathCAS:     func() api.Request { return new(api.CASRequest) },
+	api.PathDelete:  func() api.Request { return new(api.DeleteRequest) },
+}
 
-var operations = map[string]operation{
-	api.PathSession: func(body []byte, l api.Limits) (machine.Command, error) {
-		_, err := read(&api.SessionRequest{}, body, l)
-		return machine.Command{Kind: machine.KindOpenSession, ClientID: machine.NewIssuedID(rand.Text())}, err
-	},
-	api.PathGet: func(body []byte, l api.Limits) (machine.Command, error) {
-		r, err := read(&api.GetRequest{}, body, l)
-		return machine.Command{Kind: machine.KindGet, Key: r.Key}, err
-	},
-	api.PathPut: func(body []byte, l api.Limits) (machine.Command, error) {
-		r, err := read(&api.PutRequest{}, body, l)
-		return write(machine.Command{Kind: machine.KindPut, Key: r.Key, Value: r.Value}, r.ClientID, r.RequestID, r.AckedThrough), err
-	},
-	api.PathAppend: func(body []byte, l api.Limits) (machine.Command, error) {
-		r, err := read(&api.AppendRequest{}, body, l)
-		return write(machine.Command{Kind: machine.KindAppend, Key: r.Key, Value: r.Value}, r.ClientID, r.RequestID, r.AckedThrough), err
-	},
-	api.PathCAS: func(body []byte, l api.Limits) (machine.Command, error) {
-		r, err := read(&api.CASRequest{}, body, l)
-		command := machine.Command{Kind: machine.KindCAS, Key: r.Key, CompareValue: r.CompareValue, Value: r.Value}
-		return write(command, r.ClientID, r.RequestID, r.AckedThrough), err
-	},
-	api.PathDelete: func(body []byte, l api.Limits) (machine.Command, error) {
-		r, err := read(&api.DeleteRequest{}, body, l)
-		return write(machine.Command{Kind: machine.KindDelete, Key: r.Key}, r.ClientID, r.RequestID, r.AckedThrough), err
-	},
+// commandOf makes a command of a request that was validated, and says how the
+// values of the answer shall stand.
+func commandOf(r api.Request) (machine.Command, api.Encoding) {
+	switch r := r.(type) {
+	case *api.GetRequest:
+		return machine.Command{Kind: machine.KindGet, Key: r.Key}, r.Encoding
+	case *api.PutRequest:
+		c := machine.Command{Kind: machine.KindPut, Key: r.Key, Value: plain(r.Value, r.Encoding), IfVersion: r.IfVersion}
+		return write(c, r.ClientID, r.RequestID, r.AckedThrough), r.Encoding
+	case *api.AppendRequest:
+		c := machine.Command{Kind: machine.KindAppend, Key: r.Key, Value: plain(r.Value, r.Encoding), IfVersion: r.IfVersion}
+		return write(c, r.ClientID, r.RequestID, r.AckedThrough), r.Encoding
+	case *api.CASRequest:
+		c := machine.Command{
+			Kind: machine.KindCAS, Key: r.Key, ExpectAbsent: r.ExpectAbsent,
+			CompareValue: plain(r.CompareValue, r.Encoding), Value: plain(r.Value, r.Encoding),
+		}
+		return write(c, r.ClientID, r.RequestID, r.AckedThrough), r.Encoding
+	case *api.DeleteRequest:
+		c := machine.Command{Kind: machine.KindDelete, Key: r.Key, IfVersion: r.IfVersion}
+		return write(c, r.ClientID, r.RequestID, r.AckedThrough), r.Encoding
+	}
+	return machine.Command{Kind: machine.KindOpenSession, ClientID: machine.NewIssuedID(rand.Text())}, api.EncodingText
+}
+
+// plain returns the bytes of a value that was validated.
+func plain(text string, e api.Encoding) string {
+	value, _ := e.Decode(text)
+	return value
 }
 
 func read[R api.Request](r R, body []byte, limits api.Limits) (R, error) {
@@ -61,21 +70,11 @@ func (s *KVService) answer(ctx context.Context, path string, body []byte, mayFor
 	if isAdmin(path) || path == listMembersPath {
 		return s.administer(ctx, path, body, mayForward)
 	}
-	makeCommand, known := operations[path]
+	newRequest, known := operations[path]
 	if !known {
 		return encode(api.Refuse(api.StatusNotFound, "there is no "+path+" here"))
 	}
-	if path == api.PathGet {
-		// A read needs no leader, only its word.
-		r, err := read(&api.GetRequest{}, body, s.limits)
-		if err == nil && r.Consistency != api.ConsistencyLog {
-			return encode(s.get(ctx, r))
-		}
-		if err == nil && mayForward {
-			s.countRead(r.Consistency) // where the client has asked
-		}
-	}
-	command, err := makeCommand(body, s.limits)
+	request, err := read(newRequest(), body, s.limits)
 	if err != nil {
 		var bad *api.RequestError
 		if errors.As(err, &bad) {
@@ -83,8 +82,24 @@ func (s *KVService) answer(ctx context.Context, path string, body []byte, mayFor
 		}
 		return encode(api.Refuse(api.StatusBadRequest, err.Error()))
 	}
+	if get, ok := request.(*api.GetRequest); ok {
+		// A read needs no leader, only its word.
+		if get.Consistency != api.ConsistencyLog {
+			return encodeAs(s.get(ctx, get), get.Encoding)
+		}
+		if mayForward {
+			s.countRead(get.Consistency) // where the client has asked
+		}
+	}
 	if leader := s.raft.Status().LeaderID; mayForward && leader != raft.None && leader != s.config.ID {
 		return s.forward(ctx, leader, path, body)
 	}
-	return encode(s.propose(ctx, command))
+	command, encoding := commandOf(request)
+	return encodeAs(s.propose(ctx, command), encoding)
+}
+
+// encodeAs encodes an answer whose values are plain bytes.
+func encodeAs(r api.Response, e api.Encoding) answerBytes {
+	api.EncodeValues(r, e)
+	return encode(r)
 }

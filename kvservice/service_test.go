@@ -520,7 +520,7 @@ func TestBadInput(t *testing.T) {
 	})
 }
 
-// An entry that did not come through this door may hold any bytes.
+// A value of any bytes comes to a client that has asked for text.
 func TestValueThatIsNoText(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, r := serve(t)
@@ -528,8 +528,8 @@ func TestValueThatIsNoText(t *testing.T) {
 		r.commit()
 		r.readIndex = r.next
 		code, body := post2(s, r, "/get", `{"Key":"x"}`)
-		require.Equal(t, 400, code)
-		require.Contains(t, body, "bytes that are no text")
+		require.Equal(t, 200, code)
+		require.Contains(t, body, `"Value":"/w==","Version":1,"Encoding":"base64"`)
 	})
 }
 
@@ -554,6 +554,14 @@ func FuzzHTTP(f *testing.F) {
 	for _, seed := range []struct{ path, body string }{
 		{"/put", putX1}, {"/get", `{"Key":"x"}`}, {"/cas/", `{"Key":"x","CompareValue":"","Value":"\u0000"}`},
 		{"/session", `{}`}, {"/delete", `{"Key":"x","ClientID":7,"RequestID":2,"AckedThrough":0}`}, {"/append", "{\"Key\":\"\xff\"}"},
+	} {
+		f.Add("POST", seed.path, "application/json", seed.body)
+	}
+	for _, seed := range []struct{ path, body string }{
+		{"/put", `{"Key":"x","Value":"AP8=","Encoding":"base64","IfVersion":0}`},
+		{"/cas", `{"Key":"x","ExpectAbsent":true,"Value":"1"}`},
+		{"/delete", `{"Key":"x","IfVersion":3}`},
+		{"/get", `{"Key":"x","Encoding":"base64"}`},
 	} {
 		f.Add("POST", seed.path, "application/json", seed.body)
 	}

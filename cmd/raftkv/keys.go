@@ -14,6 +14,7 @@ import (
 func getCommand() *cobra.Command {
 	var f clientFlags
 	var level string
+	var inBase64 bool
 	cmd := &cobra.Command{
 		Use:   "get KEY",
 		Short: "Print the value of a key",
@@ -32,7 +33,7 @@ func getCommand() *cobra.Command {
 			if err != nil {
 				return f.explain(cmd, getFailure(args[0], err))
 			}
-			if err := f.printGet(cmd.OutOrStdout(), args[0], result); err != nil {
+			if err := f.printGet(cmd.OutOrStdout(), args[0], result, wanted(inBase64)); err != nil {
 				return err
 			}
 			if !result.KeyFound {
@@ -43,7 +44,16 @@ func getCommand() *cobra.Command {
 	}
 	f.addTo(cmd)
 	cmd.Flags().StringVar(&level, "consistency", string(api.ConsistencyLinearizable), "linearizable, lease, log or stale")
+	cmd.Flags().BoolVar(&inBase64, "base64", false, "print the value in base64")
 	return cmd
+}
+
+// wanted returns the encoding that --base64 asks for.
+func wanted(inBase64 bool) api.Encoding {
+	if inBase64 {
+		return api.EncodingBase64
+	}
+	return api.EncodingText
 }
 
 // checkLevel refuses what no server would take.
@@ -63,9 +73,10 @@ func getFailure(key string, err error) *failure {
 	return unavailable("cannot read %q (%s); try again later (`raftkv status` shows the servers)", key, reason(err))
 }
 
-func (f *clientFlags) printGet(w io.Writer, key string, r kvclient.GetResult) error {
+func (f *clientFlags) printGet(w io.Writer, key string, r kvclient.GetResult, e api.Encoding) error {
 	switch f.format {
 	case formatJSON:
+		value, encoding := api.EncodeValue(r.Value, e)
 		var age *int64
 		if r.AgeKnown {
 			age = new(r.Age.Milliseconds())
@@ -75,17 +86,22 @@ func (f *clientFlags) printGet(w io.Writer, key string, r kvclient.GetResult) er
 			KeyFound     bool
 			Value        string
 			Version      uint64
-			Stale        bool   `json:",omitzero"`
-			AppliedIndex uint64 `json:",omitzero"`
-			AgeMillis    *int64 `json:",omitzero"`
-		}{key, r.KeyFound, r.Value, r.Version, r.Stale, r.AppliedIndex, age})
+			Encoding     api.Encoding `json:",omitzero"`
+			Stale        bool         `json:",omitzero"`
+			AppliedIndex uint64       `json:",omitzero"`
+			AgeMillis    *int64       `json:",omitzero"`
+		}{key, r.KeyFound, value, r.Version, encoding, r.Stale, r.AppliedIndex, age})
 	case formatTable:
 		return printTable(w, []any{"KEY", "FOUND", "VERSION", "VALUE"}, []any{fmt.Sprintf("%q", key), r.KeyFound, r.Version, fmt.Sprintf("%q", r.Value)})
 	}
 	if !r.KeyFound {
 		return nil
 	}
-	_, err := fmt.Fprintln(w, r.Value)
+	value := r.Value // bytes that are no text are printed as they are, for a pipe
+	if e == api.EncodingBase64 {
+		value, _ = api.EncodeValue(value, e)
+	}
+	_, err := fmt.Fprintln(w, value)
 	return err
 }
 
@@ -117,11 +133,15 @@ func deleteCommand() *cobra.Command {
 // there reads the value from standard input, byte for byte.
 func writeCommand(use, short string, nArgs int, write func(args []string) kvclient.Write) *cobra.Command {
 	var f clientFlags
+	var options writeOptions
 	cmd := &cobra.Command{
 		Use:   use,
 		Short: short,
 		Args:  cobra.ExactArgs(nArgs),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := options.decode(args[1:]); err != nil {
+				return err
+			}
 			if last := nArgs - 1; last > 0 && args[last] == "-" {
 				value, err := readValue(cmd.InOrStdin())
 				if err != nil {
@@ -130,11 +150,14 @@ func writeCommand(use, short string, nArgs int, write func(args []string) kvclie
 				args[last] = value
 			}
 			w := write(args)
+			if err := options.applyTo(cmd, &w); err != nil {
+				return err
+			}
 			result, err := f.write(cmd.Context(), cmd.ErrOrStderr(), w)
 			if err != nil {
 				return f.explain(cmd, err)
 			}
-			return f.printWrite(cmd.OutOrStdout(), w, result)
+			return f.printWrite(cmd.OutOrStdout(), w, result, wanted(options.base64))
 		},
 	}
 	if nArgs > 1 {
@@ -142,7 +165,54 @@ func writeCommand(use, short string, nArgs int, write func(args []string) kvclie
 	}
 	f.addTo(cmd)
 	f.addSession(cmd)
+	options.addTo(cmd)
 	return cmd
+}
+
+// writeOptions are the flags that change what a write asks for.
+type writeOptions struct {
+	ifVersion    uint64
+	expectAbsent bool
+	base64       bool
+}
+
+const ifVersionFlag = "if-version"
+
+func (o *writeOptions) addTo(cmd *cobra.Command) {
+	if cmd.Name() == string(kvclient.OpCAS) {
+		cmd.Flags().BoolVar(&o.expectAbsent, "expect-absent", false, "set the key if it is absent; COMPARE must be '' then")
+	} else {
+		cmd.Flags().Uint64Var(&o.ifVersion, ifVersionFlag, 0, "only if the key has this version, or is absent if it is 0 (exit code 3 if not)")
+	}
+	cmd.Flags().BoolVar(&o.base64, "base64", false, "values in the command line and in the output of -w json are base64")
+}
+
+// applyTo gives w its condition.
+func (o *writeOptions) applyTo(cmd *cobra.Command, w *kvclient.Write) error {
+	if o.expectAbsent && w.CompareValue != "" {
+		return refused("--expect-absent and a COMPARE of %q contradict each other; give '' for COMPARE", w.CompareValue)
+	}
+	w.ExpectAbsent = o.expectAbsent
+	if cmd.Flags().Changed(ifVersionFlag) {
+		w.IfVersion = &o.ifVersion
+	}
+	return nil
+}
+
+// decode replaces values in base64 by their bytes. What comes from standard
+// input is bytes already.
+func (o *writeOptions) decode(values []string) error {
+	for i, text := range values {
+		if !o.base64 || text == "-" {
+			continue
+		}
+		value, err := api.EncodingBase64.Decode(text)
+		if err != nil {
+			return refused("--base64: %q is not base64 with padding; correct it", text)
+		}
+		values[i] = value
+	}
+	return nil
 }
 
 // maxValueBytes bounds what is read from standard input. Servers take less; they
@@ -162,11 +232,12 @@ func readValue(in io.Reader) (string, error) {
 
 // printWrite prints the result of a write that was applied. The error is the
 // exit code of a compare-and-set that found another value.
-func (f *clientFlags) printWrite(out io.Writer, w kvclient.Write, r kvclient.WriteResult) error {
+func (f *clientFlags) printWrite(out io.Writer, w kvclient.Write, r kvclient.WriteResult, e api.Encoding) error {
 	notSwapped := w.Op == kvclient.OpCAS && !r.Swapped
 	var err error
 	switch f.format {
 	case formatJSON:
+		prev, encoding := api.EncodeValue(r.PrevValue, e)
 		err = printJSON(out, struct {
 			Outcome    api.Outcome
 			Op         kvclient.Op
@@ -175,9 +246,10 @@ func (f *clientFlags) printWrite(out io.Writer, w kvclient.Write, r kvclient.Wri
 			PrevValue  string
 			Swapped    *bool `json:",omitzero"`
 			Version    uint64
-			Duplicate  bool `json:",omitzero"`
-			ResultLost bool `json:",omitzero"`
-		}{api.OutcomeApplied, w.Op, w.Key, r.KeyFound, r.PrevValue, swappedOf(w, r), r.Version, r.Duplicate, r.ResultLost})
+			Encoding   api.Encoding `json:",omitzero"`
+			Duplicate  bool         `json:",omitzero"`
+			ResultLost bool         `json:",omitzero"`
+		}{api.OutcomeApplied, w.Op, w.Key, r.KeyFound, prev, swappedOf(w, r), r.Version, encoding, r.Duplicate, r.ResultLost})
 	case formatTable:
 		err = printTable(out,
 			[]any{"OP", "KEY", "FOUND", "VERSION", "SWAPPED", "DUPLICATE", "PREVIOUS"},
@@ -193,7 +265,10 @@ func (f *clientFlags) printWrite(out io.Writer, w kvclient.Write, r kvclient.Wri
 	}
 	if err == nil && notSwapped {
 		holds := "is absent"
-		if r.KeyFound {
+		switch {
+		case w.ExpectAbsent:
+			holds = "is there"
+		case r.KeyFound:
 			holds = "holds another value"
 		}
 		return &failure{api.ExitNotSwapped, fmt.Sprintf("not swapped: %q %s; read it and decide again", w.Key, holds)}

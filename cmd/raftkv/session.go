@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"raftkv/api"
 	"raftkv/kvclient"
 )
 
@@ -78,7 +79,7 @@ Either way it takes effect once.`,
 			if err != nil {
 				return f.explain(cmd, err)
 			}
-			return f.printWrite(cmd.OutOrStdout(), w, result)
+			return f.printWrite(cmd.OutOrStdout(), w, result, api.EncodingText)
 		},
 	}
 	f.addTo(cmd)

@@ -448,6 +448,7 @@ func FuzzSessionFile(f *testing.F) {
 	f.Add([]byte(`{"Format":1,"Clusters":{}}`))
 	f.Add([]byte(`{"Format":1,"Clusters":{"3b3666716c87eefd":{"ClientID":"s-MMCZJJFHD6PRLRXZWI5XF63OOT","LastRequestID":5}}}`))
 	f.Add([]byte(`{"Format":1,"Clusters":{"a":{"ClientID":"7","LastRequestID":1,"Pending":{"Op":"cas","Key":"k","Value":"é","CompareValue":"\n"}}}}`))
+	f.Add([]byte(`{"Format":1,"Clusters":{"a":{"ClientID":"7","LastRequestID":1,"Pending":{"Op":"put","Key":"k","Value":"AP8=","CompareValue":"","IfVersion":0,"Encoding":"base64"}}}}`))
 	f.Add([]byte(`{"Format":2}`))
 	f.Add([]byte(``))
 	f.Fuzz(func(t *testing.T, data []byte) {

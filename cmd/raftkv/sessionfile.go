@@ -81,8 +81,10 @@ func parseSections(data []byte) (sections, error) {
 
 func validWrite(w kvclient.Write) bool {
 	switch w.Op {
-	case kvclient.OpPut, kvclient.OpAppend, kvclient.OpCAS, kvclient.OpDelete:
-		return w.Key != ""
+	case kvclient.OpPut, kvclient.OpAppend, kvclient.OpDelete:
+		return w.Key != "" && !w.ExpectAbsent
+	case kvclient.OpCAS:
+		return w.Key != "" && w.IfVersion == nil
 	}
 	return false
 }

@@ -72,8 +72,6 @@ func checkWrite(w kvclient.Write) error {
 		return refused("the key is empty; give it a name")
 	case !utf8.ValidString(w.Key):
 		return refused("the key %q is not valid UTF-8, which JSON cannot carry; encode it, for example as base64", w.Key)
-	case !utf8.ValidString(w.Value) || !utf8.ValidString(w.CompareValue):
-		return refused("the value for %q is not valid UTF-8, which JSON cannot carry; encode it, for example as base64", w.Key)
 	}
 	return nil
 }
@@ -146,6 +144,8 @@ func writeFailure(w kvclient.Write, err error) error {
 		return unknown("%s may or may not have been applied (%s); read the key before you repeat it", describe(w), reason(open.Err))
 	case errors.As(err, &open):
 		return unknown("%s may or may not have been applied (%s); run `raftkv session resume` to find out, or `raftkv session drop` to give it up", describe(w), reason(open.Err))
+	case errors.As(err, &status) && status.Status == api.StatusConditionFailed:
+		return &failure{api.ExitNotSwapped, fmt.Sprintf("%s was not applied: %s; read it and decide again", describe(w), status.Message)}
 	case errors.As(err, &status) && api.ExitCode(api.Refuse(status.Status, "")) == api.ExitRefused:
 		return refused("%s was not applied: %v; correct it", describe(w), status)
 	}
