@@ -208,7 +208,11 @@ func (n *Node) handOver() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), handOverTimeout)
 	defer cancel()
-	if err := n.raft.TransferLeadership(ctx, raft.None); err != nil {
+	err := raft.ErrTransferAborted
+	for errors.Is(err, raft.ErrTransferAborted) {
+		err = n.raft.TransferLeadership(ctx, raft.None)
+	}
+	if err != nil { // there is nobody else, or no time left
 		n.service.config.Logger.Debug("stopping without a successor", "err", err)
 	}
 }

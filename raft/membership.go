@@ -153,8 +153,9 @@ func (cm *ConsensusModule) planChange(ev ChangeConfiguration) (Configuration, er
 	case cm.transfer.to != None:
 		return now, ErrTransferring
 	case !cm.committedOwn():
-		// Two leaders, each with a change that the other has not seen, could commit
-		// both without a common voter (raft-dev 2015, pitfall MB-01).
+		// Whether the last change is committed, a new leader does not know yet. Changes
+		// of one server at a time were even unsafe here (raft-dev 2015, pitfall MB-01);
+		// joint ones have the majority of the old voters in their way.
 		return now, ErrChanging
 	case now.Joint() || cm.configurationIndex > cm.commitIndex:
 		return now, ErrChanging
