@@ -77,6 +77,11 @@ func TestValidateRefuses(t *testing.T) {
 		{"base64 with a line break", &PutRequest{Key: "k", Value: "AP8=\n", Encoding: EncodingBase64}, StatusBadRequest},
 		{"base64 with bits left over", &PutRequest{Key: "k", Value: "AP9=", Encoding: EncodingBase64}, StatusBadRequest},
 		{"a long value in base64", &CASRequest{Key: "k", CompareValue: base64OfZeros(1<<20 + 1), Encoding: EncodingBase64}, StatusTooLarge},
+		{"a scan without end", &ScanRequest{Limit: 1001}, StatusBadRequest},
+		{"a scan of less than nothing", &ScanRequest{Limit: -1}, StatusBadRequest},
+		{"a scan through the log", &ScanRequest{Consistency: ConsistencyLog}, StatusBadRequest},
+		{"a long prefix", &ScanRequest{Prefix: strings.Repeat("k", 1025)}, StatusTooLarge},
+		{"a scan in no encoding", &ScanRequest{Encoding: "hex"}, StatusBadRequest},
 		{"AckedThrough = RequestID", put(func(r *PutRequest) { r.ClientID, r.RequestID, r.AckedThrough = "c", 7, acked(7) }), StatusBadRequest},
 		{"AckedThrough > RequestID", put(func(r *PutRequest) { r.ClientID, r.RequestID, r.AckedThrough = "c", 7, acked(8) }), StatusBadRequest},
 	} {
@@ -127,6 +132,11 @@ func TestValuesInAnswers(t *testing.T) {
 	require.Error(t, DecodeResponse([]byte(`{"RespStatus":"OK","Outcome":"applied","KeyFound":true,"Value":"v","Encoding":"later"}`), &GetResponse{}))
 }
 
+func TestScanNamesItsPrefixAndNoLimitOfNothing(t *testing.T) {
+	require.ErrorContains(t, Decode([]byte(`{}`), &ScanRequest{}), "Prefix is missing")
+	require.ErrorContains(t, Decode([]byte(`{"Prefix":"","Limit":0}`), &ScanRequest{}), "Limit must be 1 or more")
+}
+
 // What can be said of a change without knowing the configuration (pitfall MB-11).
 func TestValidateRefusesChanges(t *testing.T) {
 	for _, tc := range []struct{ body, text string }{
@@ -168,6 +178,8 @@ func TestAccepted(t *testing.T) {
 		&PutRequest{Key: "k"},
 		&PutRequest{Key: "k", Value: base64OfZeros(1 << 20), Encoding: EncodingBase64, IfVersion: new(uint64(0))},
 		&CASRequest{Key: "k", ExpectAbsent: true},
+		&ScanRequest{},
+		&ScanRequest{Prefix: "a", After: "b", Limit: 1000, Consistency: ConsistencyStale, Encoding: EncodingBase64},
 		&GetRequest{Key: "k", Consistency: ConsistencyStale},
 		&TransferRequest{},
 		&MembersRequest{Add: []NewMember{{4, "[::1]:9083"}, {5, "h:9083"}}, Promote: []uint64{3}, Remove: []uint64{1, 2}},
@@ -269,7 +281,7 @@ func TestResponsesShareTheirHead(t *testing.T) {
 	data, err := Encode(&want)
 	require.NoError(t, err)
 	for _, r := range []Response{
-		&ErrorResponse{}, &SessionResponse{}, &PutResponse{}, &AppendResponse{}, &DeleteResponse{}, &CASResponse{}, &GetResponse{}, &StatusResponse{},
+		&ErrorResponse{}, &SessionResponse{}, &PutResponse{}, &AppendResponse{}, &DeleteResponse{}, &CASResponse{}, &GetResponse{}, &ScanResponse{}, &StatusResponse{},
 		&MembersResponse{}, &SnapshotResponse{}, &TransferResponse{},
 	} {
 		require.NoError(t, DecodeResponse(data, r))
@@ -291,6 +303,7 @@ func FuzzDecode(f *testing.F) {
 		`{"Key":"k","Consistency":"lease"}`,
 		`{"Key":"k","Value":"AP8=","Encoding":"base64","IfVersion":0}`,
 		`{"Key":"k","Value":"v","ExpectAbsent":true}`,
+		`{"Prefix":"","After":"k","Limit":7}`,
 		`{"To":3}`,
 		`{"Expected":7,"Add":[{"ID":4,"Raft":"localhost:9083"}],"Promote":[5],"Demote":[1],"Remove":[2]}`,
 	} {
@@ -304,6 +317,7 @@ func FuzzDecode(f *testing.F) {
 			func() Request { return &AppendRequest{} },
 			func() Request { return &CASRequest{} },
 			func() Request { return &DeleteRequest{} },
+			func() Request { return &ScanRequest{} },
 			func() Request { return &TransferRequest{} },
 			func() Request { return &MembersRequest{} },
 		} {

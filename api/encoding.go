@@ -78,6 +78,12 @@ func eachValue(r Response, do func(value *string, encoding *Encoding) error) err
 		return do(&r.PrevValue, &r.Encoding)
 	case *CASResponse:
 		return do(&r.PrevValue, &r.Encoding)
+	case *ScanResponse:
+		for i := range r.Items {
+			if err := do(&r.Items[i].Value, &r.Items[i].Encoding); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }

@@ -29,7 +29,13 @@ func Decode(data []byte, r Request) error {
 			return badRequest("%s is missing", name)
 		}
 	}
-	if _, isRead := r.(*GetRequest); isRead {
+	switch r := r.(type) {
+	case *GetRequest:
+		return nil
+	case *ScanRequest:
+		if r.Limit == 0 && slices.Contains(given, "Limit") {
+			return badRequest("Limit must be 1 or more")
+		}
 		return nil
 	}
 	return checkGivenIdentity(given, r)

@@ -17,6 +17,7 @@ const (
 	PathAppend  = "/append"
 	PathCAS     = "/cas"
 	PathDelete  = "/delete"
+	PathScan    = "/scan"
 	PathStatus  = "/status"
 
 	PathAdminSnapshot = "/admin/snapshot"
@@ -115,6 +116,26 @@ type GetRequest struct {
 	ClientID  ClientID `json:",omitzero"`
 	RequestID uint64   `json:",omitzero"`
 }
+
+// ScanRequest asks for the keys that begin with Prefix, and what they hold.
+type ScanRequest struct {
+	Prefix string // "" for all keys
+	After  string `json:",omitzero"` // only keys behind this one: Next of the answer before
+	Limit  int    `json:",omitzero"` // at most so many, up to MaxScanLimit; absent means DefaultScanLimit
+
+	Consistency Consistency `json:",omitzero"` // not ConsistencyLog; "" means linearizable
+	Encoding    Encoding    `json:",omitzero"` // of the values in the answer
+}
+
+// How many keys an answer to a ScanRequest has.
+const (
+	DefaultScanLimit = 100
+	MaxScanLimit     = 1000
+)
+
+// MaxScanBytes bounds the keys and values of an answer to a ScanRequest. One more
+// item may go beyond it, so that there is always one.
+const MaxScanBytes = 1 << 20
 
 // Consistency is what a read promises. All but ConsistencyStale are
 // linearizable: the answer includes every write that was answered before the
@@ -225,6 +246,7 @@ func (r *GetRequest) required() []string     { return []string{"Key"} }
 func (r *PutRequest) required() []string     { return []string{"Key", "Value"} }
 func (r *AppendRequest) required() []string  { return []string{"Key", "Value"} }
 func (r *DeleteRequest) required() []string  { return []string{"Key"} }
+func (r *ScanRequest) required() []string    { return []string{"Prefix"} }
 
 func (r *CASRequest) required() []string {
 	if r.ExpectAbsent {
@@ -248,6 +270,24 @@ func (r *GetRequest) Validate(l Limits) error {
 		return validate(l, r.Key, r.Encoding)
 	}
 	return badRequest("Consistency %q is no level; use linearizable, lease, log or stale", r.Consistency)
+}
+
+// Validate checks prefix, limit and level.
+func (r *ScanRequest) Validate(l Limits) error {
+	switch r.Consistency {
+	case "", ConsistencyLinearizable, ConsistencyLease, ConsistencyStale:
+	default:
+		return badRequest("Consistency %q is no level of a scan; use linearizable, lease or stale", r.Consistency)
+	}
+	l = l.WithDefaults()
+	if len(r.Prefix) > l.KeyBytes || len(r.After) > l.KeyBytes {
+		return &RequestError{StatusTooLarge, fmt.Sprintf("no key has more than %d bytes, but Prefix or After", l.KeyBytes)}
+	}
+	if r.Limit < 0 || r.Limit > MaxScanLimit {
+		return badRequest("Limit %d must be from 1 to %d; go on with After for more", r.Limit, MaxScanLimit)
+	}
+	_, err := r.Encoding.Decode("")
+	return err
 }
 
 // Validate checks key, value and identity.

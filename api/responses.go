@@ -85,17 +85,42 @@ type GetResponse struct {
 
 	Encoding Encoding `json:",omitzero"` // of Value
 
-	// Only an answer that may be old has these: where in the log it stands, and
-	// how many milliseconds ago this server last heard from a leader and had
-	// applied what was committed then. AgeMillis is nil if that never was since it
-	// started.
-	Stale        bool    `json:",omitzero"`
-	AppliedIndex uint64  `json:",omitzero"`
-	AgeMillis    *uint64 `json:",omitzero"`
+	Age // its fields stand among the others
 
 	Leader     uint64 `json:",omitzero"`
 	LeaderHTTP string `json:",omitzero"`
 	Error      string `json:",omitzero"`
+}
+
+// Age says how old an answer may be. Only one that may be old has Stale, and
+// AgeMillis: how many milliseconds ago this server last heard from a leader and
+// had applied what was committed then; nil if that never was since it started.
+type Age struct {
+	Stale        bool    `json:",omitzero"`
+	AppliedIndex uint64  `json:",omitzero"` // where in the log the state stands
+	AgeMillis    *uint64 `json:",omitzero"`
+}
+
+// ScanResponse brings keys in the order of their bytes, all from one state of the
+// store: that of AppliedIndex. Two answers with the same AppliedIndex are of the
+// same state.
+type ScanResponse struct {
+	RespStatus Status
+	Outcome    Outcome
+	Items      []Item
+	Next       string `json:",omitzero"` // there are more keys; ask again with this as After
+	Age               // its fields stand among the others
+	Leader     uint64 `json:",omitzero"`
+	LeaderHTTP string `json:",omitzero"`
+	Error      string `json:",omitzero"`
+}
+
+// Item is a key and what it holds.
+type Item struct {
+	Key      string
+	Value    string
+	Version  uint64
+	Encoding Encoding `json:",omitzero"` // of Value
 }
 
 // StatusResponse is one server's view of the cluster. A server that is cut off
@@ -236,6 +261,11 @@ func (r *CASResponse) Head() ErrorResponse {
 
 // Head returns the fields that all answers share.
 func (r *GetResponse) Head() ErrorResponse {
+	return ErrorResponse{r.RespStatus, r.Outcome, r.Leader, r.LeaderHTTP, r.Error}
+}
+
+// Head returns the fields that all answers share.
+func (r *ScanResponse) Head() ErrorResponse {
 	return ErrorResponse{r.RespStatus, r.Outcome, r.Leader, r.LeaderHTTP, r.Error}
 }
 

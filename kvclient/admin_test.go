@@ -132,7 +132,7 @@ func TestLevelsOfReads(t *testing.T) {
 		age := uint64(1500)
 		c, seen := script(t,
 			answered(&api.GetResponse{RespStatus: api.StatusOK, Outcome: api.OutcomeApplied}),
-			answered(&api.GetResponse{RespStatus: api.StatusOK, Outcome: api.OutcomeApplied, Stale: true, AppliedIndex: 7, AgeMillis: &age}))
+			answered(&api.GetResponse{RespStatus: api.StatusOK, Outcome: api.OutcomeApplied, Age: api.Age{Stale: true, AppliedIndex: 7, AgeMillis: &age}}))
 		_, err := c.Get(t.Context(), "k")
 		require.NoError(t, err)
 		r, err := c.Get(t.Context(), "k", WithConsistency(api.ConsistencyStale))

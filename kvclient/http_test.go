@@ -554,3 +554,25 @@ func TestConditionsAndBytes(t *testing.T) {
 	require.ErrorContains(t, err, "no such condition")
 	require.Len(t, got, 2)
 }
+
+func TestScan(t *testing.T) {
+	var got string
+	c, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		got = r.URL.Path + string(body)
+		answer := &api.ScanResponse{
+			RespStatus: api.StatusOK, Outcome: api.OutcomeApplied, Next: "b",
+			Items: []api.Item{{Key: "a", Value: "\xff", Version: 1}, {Key: "b", Value: "text", Version: 2}},
+			Age:   api.Age{AppliedIndex: 7, Stale: true, AgeMillis: new(uint64(3))},
+		}
+		api.EncodeValues(answer, api.EncodingText)
+		writeAnswer(w, answer)
+	})
+	result, err := c.Scan(t.Context(), Scan{Prefix: "p", After: "q", Limit: 2, Consistency: api.ConsistencyStale})
+	require.NoError(t, err)
+	require.Equal(t, `/scan{"Prefix":"p","After":"q","Limit":2,"Consistency":"stale"}`, got)
+	require.Equal(t, ScanResult{
+		Items: []api.Item{{Key: "a", Value: "\xff", Version: 1}, {Key: "b", Value: "text", Version: 2}}, Next: "b",
+		AppliedIndex: 7, Stale: true, Age: 3 * time.Millisecond, AgeKnown: true,
+	}, result)
+}

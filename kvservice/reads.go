@@ -1,6 +1,7 @@
 package kvservice
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,15 +15,42 @@ import (
 	"raftkv/raft/server"
 )
 
-// get answers a read at its level. Every server answers reads from its own
-// state; only how far that must have come is asked of the leader.
+// get answers a read of one key.
 func (s *KVService) get(ctx context.Context, r *api.GetRequest) api.Response {
-	s.countRead(r.Consistency)
-	command := machine.Command{Kind: machine.KindGet, Key: r.Key}
-	if r.Consistency == api.ConsistencyStale {
-		return s.staleRead(command)
+	return s.read(ctx, r.Consistency, func() (api.Response, *api.Age) {
+		command := machine.Command{Kind: machine.KindGet, Key: r.Key}
+		answer := command.Response(s.machine.Get(r.Key)).(*api.GetResponse)
+		return answer, &answer.Age
+	})
+}
+
+// scan answers a read of many keys. They are read under one lock, so they are
+// of one state. The bounds keep that short: values are not copied.
+func (s *KVService) scan(ctx context.Context, r *api.ScanRequest) api.Response {
+	limit := cmp.Or(r.Limit, api.DefaultScanLimit)
+	return s.read(ctx, r.Consistency, func() (api.Response, *api.Age) {
+		items, more := s.machine.Scan(r.Prefix, r.After, limit, api.MaxScanBytes)
+		answer := &api.ScanResponse{RespStatus: api.StatusOK, Outcome: api.OutcomeApplied, Items: make([]api.Item, len(items))}
+		for i, item := range items {
+			answer.Items[i] = api.Item{Key: item.Key, Value: item.Value, Version: item.Version}
+		}
+		if more {
+			answer.Next = items[len(items)-1].Key
+		}
+		answer.AppliedIndex = uint64(s.machine.AppliedIndex())
+		return answer, &answer.Age
+	})
+}
+
+// read answers a read at its level. Every server answers reads from its own
+// state; only how far that must have come is asked of the leader. look makes the
+// answer of the state, with the lock held.
+func (s *KVService) read(ctx context.Context, level api.Consistency, look func() (api.Response, *api.Age)) api.Response {
+	s.countRead(level)
+	if level == api.ConsistencyStale {
+		return s.staleRead(look)
 	}
-	index, refusal := s.readIndex(ctx, r.Consistency)
+	index, refusal := s.readIndex(ctx, level)
 	if refusal != nil {
 		return refusal
 	}
@@ -31,7 +59,8 @@ func (s *KVService) get(ctx context.Context, r *api.GetRequest) api.Response {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return command.Response(s.machine.Get(command.Key))
+	answer, _ := look()
+	return answer
 }
 
 // countRead counts a read under its level.
@@ -106,7 +135,7 @@ func (s *KVService) readRefusal(ctx context.Context, err error) api.Response {
 }
 
 // staleRead answers from what this server has, and says so.
-func (s *KVService) staleRead(command machine.Command) api.Response {
+func (s *KVService) staleRead(look func() (api.Response, *api.Age)) api.Response {
 	s.metrics.staleReads.Inc()
 	heardAt, heard := s.raft.Heard()
 	s.mu.Lock()
@@ -114,13 +143,12 @@ func (s *KVService) staleRead(command machine.Command) api.Response {
 	if s.machine.AppliedIndex() >= heard && heardAt.After(s.freshAt) {
 		s.freshAt = heardAt
 	}
-	r := command.Response(s.machine.Get(command.Key)).(*api.GetResponse)
-	r.Stale, r.AppliedIndex = true, uint64(s.machine.AppliedIndex())
+	answer, age := look()
+	age.Stale, age.AppliedIndex = true, uint64(s.machine.AppliedIndex())
 	if !s.freshAt.IsZero() {
-		age := uint64(time.Since(s.freshAt).Milliseconds())
-		r.AgeMillis = &age
+		age.AgeMillis = new(uint64(time.Since(s.freshAt).Milliseconds()))
 	}
-	return r
+	return answer
 }
 
 // reader waits until the state has come to an index.

@@ -220,3 +220,38 @@ func TestSnapshotsByThemselves(t *testing.T) {
 		require.ErrorIs(t, err, ErrNothingToSnapshot, "nobody could go on from a state without members")
 	})
 }
+
+// A scan waits for its index as a get does, brings one state, and goes on where
+// it ended, whichever server is asked next.
+func TestScan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, r := serve(t)
+		for _, key := range []string{"a", "b/2", "b/1"} {
+			post2(s, r, "/put", `{"Key":"`+key+`","Value":"v"}`)
+		}
+		write := goPost(s, "/put", `{"Key":"b/3","Value":"v"}`)
+		r.readIndex = raft.Index(len(r.log)) // committed, and not applied here yet
+		scan := goPost(s, "/scan", `{"Prefix":"b/","Limit":2}`)
+		require.False(t, scan.isDone(), "the state is older than the scan may be")
+		r.commit()
+		<-write.done
+		<-scan.done
+		require.Equal(t, `{"RespStatus":"OK","Outcome":"applied","Items":[{"Key":"b/1","Value":"v","Version":3},{"Key":"b/2","Value":"v","Version":2}],"Next":"b/2","AppliedIndex":6}`, scan.body)
+		_, body := post(s, "/scan", `{"Prefix":"b/","After":"b/2","Consistency":"stale"}`)
+		require.Equal(t, `{"RespStatus":"OK","Outcome":"applied","Items":[{"Key":"b/3","Value":"v","Version":4}],"Stale":true,"AppliedIndex":6}`, body)
+		_, body = post(s, "/scan", `{"Prefix":"c"}`)
+		require.Contains(t, body, `"Items":[],`)
+	})
+}
+
+// An answer is bounded in bytes too, and always has one item.
+func TestScanOfLargeValues(t *testing.T) {
+	s, _ := newInstant(t, nil)
+	large := strings.Repeat("v", 1<<20)
+	for _, key := range []string{"a", "b"} {
+		post(s, "/put", `{"Key":"`+key+`","Value":"`+large+`"}`)
+	}
+	_, body := post(s, "/scan", `{"Prefix":""}`)
+	require.Contains(t, body, `"Next":"a"`)
+	require.Less(t, len(body), 1<<20+1000)
+}

@@ -18,6 +18,7 @@ var operations = map[string]func() api.Request{
 	api.PathAppend:  func() api.Request { return new(api.AppendRequest) },
 	api.PathCAS:     func() api.Request { return new(api.CASRequest) },
 	api.PathDelete:  func() api.Request { return new(api.DeleteRequest) },
+	api.PathScan:    func() api.Request { return new(api.ScanRequest) },
 }
 
 // commandOf makes a command of a request that was validated, and says how the
@@ -82,13 +83,15 @@ func (s *KVService) answer(ctx context.Context, path string, body []byte, mayFor
 		}
 		return encode(api.Refuse(api.StatusBadRequest, err.Error()))
 	}
-	if get, ok := request.(*api.GetRequest); ok {
-		// A read needs no leader, only its word.
-		if get.Consistency != api.ConsistencyLog {
-			return encodeAs(s.get(ctx, get), get.Encoding)
+	switch r := request.(type) { // a read needs no leader, only its word
+	case *api.ScanRequest:
+		return encodeAs(s.scan(ctx, r), r.Encoding)
+	case *api.GetRequest:
+		if r.Consistency != api.ConsistencyLog {
+			return encodeAs(s.get(ctx, r), r.Encoding)
 		}
 		if mayForward {
-			s.countRead(get.Consistency) // where the client has asked
+			s.countRead(r.Consistency) // where the client has asked
 		}
 	}
 	if leader := s.raft.Status().LeaderID; mayForward && leader != raft.None && leader != s.config.ID {

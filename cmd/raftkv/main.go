@@ -12,6 +12,7 @@
 //	main.go         the commands, and how an error becomes a line and an exit code
 //	flags.go        the flags that client commands share
 //	keys.go         get, put, append, cas, delete
+//	scan.go         scan
 //	write.go        one write under the session file
 //	sessionfile.go  the session file: what it holds, how it is locked and replaced
 //	session.go      session show, resume, drop
@@ -83,7 +84,7 @@ func rootCommand() *cobra.Command {
 	}
 	isGroup(root)
 	root.AddCommand(demoCommand(), serveCommand(),
-		getCommand(), putCommand(), appendCommand(), casCommand(), deleteCommand(),
+		getCommand(), scanCommand(), putCommand(), appendCommand(), casCommand(), deleteCommand(),
 		sessionCommand(), statusCommand(), checkCommand(), memberCommand(), leaderCommand(), snapshotCommand(), logCommand(), benchCommand(), versionCommand())
 	return root
 }
