@@ -185,7 +185,7 @@ func (s *simulation) start(n *node) {
 	n.service = newService(config.Configuration)
 	s.note(n, "starts")
 	s.lookAtConfiguration(n)
-	n.noteSince()
+	s.noteSince(n)
 	s.committed(n, effects.Commit)
 	s.setTimers(n, effects.Timers)
 }
@@ -482,7 +482,7 @@ func (s *simulation) diskFailed(n *node, err error) {
 
 // release carries out what had to wait for the save.
 func (s *simulation) release(n *node, effects raft.Effects) {
-	n.noteSince()
+	s.noteSince(n)
 	s.sendAll(effects.SendAfter)
 	if s.crashes(n, beforeApply) {
 		return

@@ -44,6 +44,9 @@ type Config struct {
 	// that they knew.
 	credulous bool
 
+	// silent plants another one: no server announces since when it takes part.
+	silent bool
+
 	// spoil plants a bug that is in no core either: what it makes of a snapshot's
 	// bytes is written, and the states are not compared.
 	spoil func([]byte) []byte

@@ -105,9 +105,9 @@ func (s *simulation) accepts(n *node, peer raft.ServerID, store raft.StoreID, an
 
 // noteSince lets a server announce since when it takes part: what is on its disk
 // says it, as in raft/server.
-func (n *node) noteSince() {
+func (s *simulation) noteSince(n *node) {
 	n.since = n.configuration.Address(n.id).Since
-	if n.since <= n.disk.addedAfter {
+	if n.since <= n.disk.addedAfter || s.config.silent {
 		n.since = 0
 	}
 }
