@@ -2,6 +2,8 @@ package machine
 
 import (
 	"fmt"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -181,4 +183,27 @@ func TestOverdueIsNotEvicted(t *testing.T) {
 	got := l.applyRaw(Command{Kind: KindBatch, Stamp: 100, Operations: operations}.Encode())
 	require.EqualValues(t, settings.MaxSessions, got.Expired)
 	require.Zero(t, got.Evicted)
+}
+
+// Every field counts, also those of an operation. The number of fields is here so
+// that a new one is not forgotten.
+func TestAppliedEqual(t *testing.T) {
+	require.Equal(t, 6, reflect.TypeFor[Applied]().NumField())
+	l := newLog(t)
+	got := l.batch(appending("laptop", 1, "x", "a"), Command{Kind: KindGet, Key: "x"})
+	for _, change := range []func(a *Applied){
+		func(a *Applied) { a.Identity.Nonce[0]++ },
+		func(a *Applied) { a.Result.Value = "other" },
+		func(a *Applied) { a.Event = EventDuplicate },
+		func(a *Applied) { a.Expired++ },
+		func(a *Applied) { a.Evicted++ },
+		func(a *Applied) { a.Operations = a.Operations[:1] },
+		func(a *Applied) { a.Operations[1].Result.Version++ },
+	} {
+		other := got
+		other.Operations = slices.Clone(got.Operations)
+		require.True(t, got.Equal(other))
+		change(&other)
+		require.False(t, got.Equal(other))
+	}
 }
