@@ -2,9 +2,11 @@ package prochaos
 
 import (
 	"flag"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"sync"
 	"testing"
 	"time"
 
@@ -32,7 +34,7 @@ func TestSystemAllKindsOfHarm(t *testing.T) {
 func TestSystemMembersComeAndGo(t *testing.T) {
 	defer leaktest.CheckTimeout(t, 10*time.Second)()
 	report, err := Journey(t.Context(), Config{
-		Binary: build(t),
+		Binary: program(t),
 		Dir:    t.TempDir(),
 		Seed:   uint64(time.Now().UnixNano()),
 		Log:    t.Output(),
@@ -43,12 +45,33 @@ func TestSystemMembersComeAndGo(t *testing.T) {
 	require.Equal(t, 3, report.Kills)
 }
 
-// build makes the program under test.
-func build(t *testing.T) string {
-	binary := filepath.Join(t.TempDir(), "raftkv")
-	out, err := exec.Command("go", "build", "-o", binary, "raftkv/cmd/raftkv").CombinedOutput()
-	require.NoError(t, err, string(out))
+// program returns the program under test, which is built once.
+func program(t *testing.T) string {
+	binary, err := build()
+	require.NoError(t, err)
 	return binary
+}
+
+var build = sync.OnceValues(func() (string, error) {
+	var err error
+	if built, err = os.MkdirTemp("", "prochaos-"); err != nil {
+		return "", err
+	}
+	binary := filepath.Join(built, "raftkv")
+	// Linked twice as fast without tables for a debugger.
+	out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", binary, "raftkv/cmd/raftkv").CombinedOutput()
+	os.Stderr.Write(out)
+	return binary, err
+})
+
+var built string // the folder of the program; "" if no test has wanted it
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if built != "" {
+		os.RemoveAll(built)
+	}
+	os.Exit(code)
 }
 
 func chaos(t *testing.T, faults ...Fault) {
@@ -56,7 +79,7 @@ func chaos(t *testing.T, faults ...Fault) {
 		t.Log("without the faults that need signals")
 	}
 	defer leaktest.CheckTimeout(t, 10*time.Second)()
-	binary := build(t)
+	binary := program(t)
 	dir := t.TempDir()
 	report, err := Run(t.Context(), Config{
 		Binary:   binary,
