@@ -8,5 +8,5 @@ import (
 )
 
 func TestSolution(t *testing.T) {
-	exercise.Exercise{Name: "small_messages", Folder: ".", Green: [][]string{{"."}}}.Check(t)
+	exercise.Exercise{Name: "small_messages", Folder: ".", Green: [][]string{{"."}}, OnlyAll: true}.Check(t)
 }

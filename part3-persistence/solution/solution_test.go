@@ -8,5 +8,5 @@ import (
 )
 
 func TestSolution(t *testing.T) {
-	exercise.Exercise{Name: "one_save", Folder: ".", Green: [][]string{{"."}}}.Check(t)
+	exercise.Exercise{Name: "one_save", Folder: ".", Green: [][]string{{"."}}, OnlyAll: true}.Check(t)
 }
