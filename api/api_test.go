@@ -137,6 +137,38 @@ func TestScanNamesItsPrefixAndNoLimitOfNothing(t *testing.T) {
 	require.ErrorContains(t, Decode([]byte(`{"Prefix":"","Limit":0}`), &ScanRequest{}), "Limit must be 1 or more")
 }
 
+// Inside a batch the same is refused as outside, and the text says where.
+func TestBatchRefuses(t *testing.T) {
+	put := `{"Put":{"Key":"k","Value":"v"}}`
+	for _, tc := range []struct{ body, text string }{
+		{`{}`, "Operations is missing"},
+		{`{"Operations":[]}`, "from 1 to 1024 operations, not 0"},
+		{`{"Operations":[` + strings.Repeat(put+",", 1024) + put + `]}`, "not 1025"},
+		{`{"Operations":[{}]}`, "operation 0: an operation is an object with one field"},
+		{`{"Operations":[null]}`, "operation 0: an operation is an object with one field"},
+		{`{"Operations":[` + put + `,{"Get":{"Key":"k"},"Put":{"Key":"k","Value":"v"}}]}`, "operation 1: an operation is an object with one field"},
+		{`{"Operations":[{"Put":{"Key":"k","Value":"v"},"Put":{"Key":"k","Value":"v"}}]}`, "duplicate"},
+		{`{"Operations":[{"put":{"Key":"k","Value":"v"}}]}`, `there is no operation "put"`},
+		{`{"Operations":[{"Session":{}}]}`, `there is no operation "Session"`},
+		{`{"Operations":[` + put + `,{"Put":{"Key":"k"}}]}`, "operation 1: Value is missing"},
+		{`{"Operations":[{"Put":{"Key":"k","Value":"v","TTL":1}}]}`, `operation 0: there is no field "TTL" here`},
+		{`{"Operations":[{"Put":null}]}`, "operation 0: the body must be a JSON object"},
+		{`{"Operations":[{"Delete":{"Key":"k","ClientID":"c","RequestID":0}}]}`, "operation 0: RequestID must be 1 or more"},
+		{`{"Operations":[` + put + `,{"Delete":{"Key":"k","RequestID":2}}]}`, "operation 1: RequestID or AckedThrough without ClientID"},
+		{`{"Operations":[{"Get":{"Key":"k","Consistency":"stale"}}]}`, "operation 0: a Get of a batch"},
+	} {
+		var r BatchRequest
+		err := Decode([]byte(tc.body), &r)
+		if err == nil {
+			err = r.Validate(Limits{})
+		}
+		var refused *RequestError
+		require.ErrorAs(t, err, &refused, tc.body)
+		require.Equal(t, StatusBadRequest, refused.Status, tc.body)
+		require.Contains(t, refused.Text, tc.text, tc.body)
+	}
+}
+
 // What can be said of a change without knowing the configuration (pitfall MB-11).
 func TestValidateRefusesChanges(t *testing.T) {
 	for _, tc := range []struct{ body, text string }{
@@ -281,7 +313,7 @@ func TestResponsesShareTheirHead(t *testing.T) {
 	data, err := Encode(&want)
 	require.NoError(t, err)
 	for _, r := range []Response{
-		&ErrorResponse{}, &SessionResponse{}, &PutResponse{}, &AppendResponse{}, &DeleteResponse{}, &CASResponse{}, &GetResponse{}, &ScanResponse{}, &StatusResponse{},
+		&ErrorResponse{}, &SessionResponse{}, &PutResponse{}, &AppendResponse{}, &DeleteResponse{}, &CASResponse{}, &GetResponse{}, &ScanResponse{}, &BatchResponse{}, &StatusResponse{},
 		&MembersResponse{}, &SnapshotResponse{}, &TransferResponse{},
 	} {
 		require.NoError(t, DecodeResponse(data, r))
@@ -304,6 +336,7 @@ func FuzzDecode(f *testing.F) {
 		`{"Key":"k","Value":"AP8=","Encoding":"base64","IfVersion":0}`,
 		`{"Key":"k","Value":"v","ExpectAbsent":true}`,
 		`{"Prefix":"","After":"k","Limit":7}`,
+		`{"Operations":[{"Put":{"Key":"k","Value":"v","ClientID":7,"RequestID":1}},{"Get":{"Key":"k"}},{"CAS":{"Key":"k","ExpectAbsent":true,"Value":""}}]}`,
 		`{"To":3}`,
 		`{"Expected":7,"Add":[{"ID":4,"Raft":"localhost:9083"}],"Promote":[5],"Demote":[1],"Remove":[2]}`,
 	} {
@@ -318,6 +351,7 @@ func FuzzDecode(f *testing.F) {
 			func() Request { return &CASRequest{} },
 			func() Request { return &DeleteRequest{} },
 			func() Request { return &ScanRequest{} },
+			func() Request { return &BatchRequest{} },
 			func() Request { return &TransferRequest{} },
 			func() Request { return &MembersRequest{} },
 		} {

@@ -47,7 +47,10 @@ func explain(err error) string {
 	text := strings.TrimPrefix(err.Error(), "jsontext: ")
 	if semantic, ok := errors.AsType[*json.SemanticError](err); ok {
 		field := semantic.JSONPointer.LastToken()
+		nested, isNested := errors.AsType[*RequestError](err)
 		switch {
+		case isNested:
+			text = fmt.Sprintf("operation %s: %s", field, nested.Text)
 		case errors.Is(err, json.ErrUnknownName):
 			text = fmt.Sprintf("there is no field %q here", field)
 		case errors.Is(err, errClientIDType):

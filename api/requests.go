@@ -18,6 +18,7 @@ const (
 	PathCAS     = "/cas"
 	PathDelete  = "/delete"
 	PathScan    = "/scan"
+	PathBatch   = "/batch"
 	PathStatus  = "/status"
 
 	PathAdminSnapshot = "/admin/snapshot"
@@ -247,6 +248,7 @@ func (r *PutRequest) required() []string     { return []string{"Key", "Value"} }
 func (r *AppendRequest) required() []string  { return []string{"Key", "Value"} }
 func (r *DeleteRequest) required() []string  { return []string{"Key"} }
 func (r *ScanRequest) required() []string    { return []string{"Prefix"} }
+func (r *BatchRequest) required() []string   { return []string{"Operations"} }
 
 func (r *CASRequest) required() []string {
 	if r.ExpectAbsent {

@@ -220,6 +220,11 @@ func (s *KVService) apply(entry raft.CommitEntry) error {
 	for _, token := range s.waiters.Resolve(applied.Identity) {
 		s.reply(token, answer{applied: applied, at: s.applied.LogPosition})
 	}
+	for _, operation := range applied.Operations {
+		for _, token := range s.waiters.Resolve(operation.Identity) {
+			s.reply(token, answer{applied: operation, at: s.applied.LogPosition})
+		}
+	}
 	s.recordApplied(entry, applied)
 	if applied.Event == machine.EventMark {
 		s.noteHash(entry.Index)

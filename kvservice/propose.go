@@ -15,6 +15,16 @@ import (
 // propose puts a command into the log, waits until it has been applied, and
 // returns the answer for the client.
 func (s *KVService) propose(ctx context.Context, command machine.Command) api.Response {
+	return s.proposeFor(ctx, command, func(a answer) api.Response {
+		if command.Kind == machine.KindMark {
+			return &api.HashResponse{RespStatus: api.StatusOK, Outcome: api.OutcomeApplied, Index: uint64(a.at.Index)}
+		}
+		return command.Response(a.applied.Result)
+	})
+}
+
+// proposeFor is propose for an answer that respond makes of what became of the command.
+func (s *KVService) proposeFor(ctx context.Context, command machine.Command, respond func(answer) api.Response) api.Response {
 	if refusal := s.awaitReady(ctx); refusal != nil {
 		return refusal
 	}
@@ -42,7 +52,7 @@ func (s *KVService) propose(ctx context.Context, command machine.Command) api.Re
 		// then its answer may have come meanwhile.
 		select {
 		case a := <-answers:
-			return s.response(ctx, command, a)
+			return s.response(ctx, respond, a)
 		default:
 		}
 		if errors.Is(err, raft.ErrBusy) {
@@ -60,7 +70,7 @@ func (s *KVService) propose(ctx context.Context, command machine.Command) api.Re
 		if !a.lost {
 			s.metrics.commitLatency.Observe(float64(time.Since(began)) / float64(time.Millisecond))
 		}
-		return s.response(ctx, command, a)
+		return s.response(ctx, respond, a)
 	case <-ctx.Done():
 		return s.unknown(api.StatusTimeout, "the request was not committed in time")
 	case <-s.stopped:
@@ -109,15 +119,12 @@ func (s *KVService) forget(token waiters.Token) {
 	delete(s.answers, token)
 }
 
-func (s *KVService) response(ctx context.Context, command machine.Command, a answer) api.Response {
+func (s *KVService) response(ctx context.Context, respond func(answer) api.Response, a answer) api.Response {
 	s.recordAnswered(ctx, a)
 	if a.lost {
 		return s.unknown(api.StatusFailedCommit, "this server has ceased to lead before the request was committed")
 	}
-	if command.Kind == machine.KindMark {
-		return &api.HashResponse{RespStatus: api.StatusOK, Outcome: api.OutcomeApplied, Index: uint64(a.at.Index)}
-	}
-	return command.Response(a.applied.Result)
+	return respond(a)
 }
 
 // unknown is the honest answer to a request that went into a log and did not

@@ -19,6 +19,7 @@ var operations = map[string]func() api.Request{
 	api.PathCAS:     func() api.Request { return new(api.CASRequest) },
 	api.PathDelete:  func() api.Request { return new(api.DeleteRequest) },
 	api.PathScan:    func() api.Request { return new(api.ScanRequest) },
+	api.PathBatch:   func() api.Request { return new(api.BatchRequest) },
 }
 
 // commandOf makes a command of a request that was validated, and says how the
@@ -97,8 +98,62 @@ func (s *KVService) answer(ctx context.Context, path string, body []byte, mayFor
 	if leader := s.raft.Status().LeaderID; mayForward && leader != raft.None && leader != s.config.ID {
 		return s.forward(ctx, leader, path, body)
 	}
+	if batch, ok := request.(*api.BatchRequest); ok {
+		return encode(s.batch(ctx, batch))
+	}
 	command, encoding := commandOf(request)
 	return encodeAs(s.propose(ctx, command), encoding)
+}
+
+// batch carries out several operations with one entry. Each result is encoded as
+// it would be alone.
+func (s *KVService) batch(ctx context.Context, r *api.BatchRequest) api.Response {
+	command := machine.Command{Kind: machine.KindBatch, Operations: make([]machine.Command, len(r.Operations))}
+	encodings := make([]api.Encoding, len(r.Operations))
+	for i, o := range r.Operations {
+		command.Operations[i], encodings[i] = commandOf(o.Request)
+	}
+	acknowledgeBelow(command.Operations, r.Operations)
+	return s.proposeFor(ctx, command, func(a answer) api.Response {
+		result := a.applied.Result
+		response := &api.BatchResponse{RespStatus: result.Status, Outcome: result.Outcome, Error: result.Error}
+		for i, operation := range a.applied.Operations {
+			response.Results = append(response.Results, encodeAs(command.Operations[i].Response(operation.Result), encodings[i]).Body)
+		}
+		return response
+	})
+}
+
+// acknowledgeBelow sets the low-water mark of writes that do not name it. Alone,
+// that is one below the write's own number. In a batch it is one below the lowest
+// number that the client has there: otherwise the second write of a client would
+// make the first one stale, and a repetition could not bring its result.
+func acknowledgeBelow(commands []machine.Command, operations []api.BatchOperation) {
+	lowest := map[api.ClientID]uint64{}
+	for _, c := range commands {
+		if n, seen := lowest[c.ClientID]; !seen || c.RequestID < n {
+			lowest[c.ClientID] = c.RequestID
+		}
+	}
+	for i, o := range operations {
+		if c := &commands[i]; c.RequestID > 0 && !namesAcked(o.Request) {
+			c.AckedThrough = lowest[c.ClientID] - 1
+		}
+	}
+}
+
+func namesAcked(r api.Request) bool {
+	switch r := r.(type) {
+	case *api.PutRequest:
+		return r.AckedThrough != nil
+	case *api.AppendRequest:
+		return r.AckedThrough != nil
+	case *api.CASRequest:
+		return r.AckedThrough != nil
+	case *api.DeleteRequest:
+		return r.AckedThrough != nil
+	}
+	return false
 }
 
 // encodeAs encodes an answer whose values are plain bytes.
