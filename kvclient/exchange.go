@@ -114,11 +114,17 @@ func (c *KVClient) exchange(ctx context.Context, endpoint string, op operation) 
 	if err := contradiction(resp.StatusCode, answer); err != nil {
 		return failed(err)
 	}
-	head := answer.Head()
-	a := attempt{answer: answer, outcome: head.Outcome}
+	a := judged(answer)
 	if index, err := strconv.ParseUint(resp.Header.Get(api.HeaderConfiguration), 10, 63); err == nil {
 		a.configuration = index + 1
 	}
+	return a
+}
+
+// judged returns the attempt that brought an answer.
+func judged(answer api.Response) attempt {
+	head := answer.Head()
+	a := attempt{answer: answer, outcome: head.Outcome}
 	if head.RespStatus != api.StatusOK && head.RespStatus != api.StatusDuplicateRequest {
 		a.err = newStatusError(head)
 	}

@@ -38,6 +38,27 @@ func (s *session) open(ctx context.Context) (Identity, error) {
 	}
 }
 
+// openSome is open for up to n writes, as many as the window has room for and at
+// least one. To wait for more would be to wait for each other: two batches that
+// hold half of the window each.
+func (s *session) openSome(ctx context.Context, n int) ([]Identity, error) {
+	first, err := s.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ids := []Identity{first}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(ids) < n {
+		requestID, ok := s.numbers.Next()
+		if !ok {
+			break
+		}
+		ids = append(ids, Identity{ClientID: s.clientID, RequestID: requestID, AckedThrough: s.numbers.AckedThrough()})
+	}
+	return ids, nil
+}
+
 // settle notes that the call with this number has ended, however it did.
 func (s *session) settle(requestID uint64) {
 	s.mu.Lock()

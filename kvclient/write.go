@@ -159,13 +159,19 @@ func (c *KVClient) Resume(ctx context.Context, id Identity, w Write) (WriteResul
 // attempts made before.
 func (c *KVClient) send(ctx context.Context, id Identity, w Write, call *numbering.Call) (WriteResult, error) {
 	op, err := w.operation(id)
+	var answer api.Response
 	if err != nil {
 		err = &StatusError{api.StatusBadRequest, api.OutcomeNotApplied, err.Error()}
 	} else {
-		var answer api.Response
-		if answer, err = c.run(ctx, op, call); err == nil {
-			return w.result(id, answer)
-		}
+		answer, err = c.run(ctx, op, call)
+	}
+	return w.conclude(id, answer, err, call)
+}
+
+// conclude says how a write has ended whose last attempt brought answer, or err.
+func (w Write) conclude(id Identity, answer api.Response, err error, call *numbering.Call) (WriteResult, error) {
+	if err == nil {
+		return w.result(id, answer)
 	}
 	if call.Outcome() == api.OutcomeUnknown {
 		return WriteResult{}, &UnknownError{id.ClientID, id.RequestID, err}

@@ -39,3 +39,8 @@ func (c *Call) Outcome() api.Outcome {
 	}
 	return api.OutcomeNotApplied
 }
+
+// Operation returns what is known of an operation that travelled in all these
+// attempts together with others. That the last one was carried out says nothing
+// of the operation, whose own answer is to be added; what was unknown before is so.
+func (c *Call) Operation() Call { return Call{unknown: c.unknown} }
