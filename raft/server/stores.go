@@ -9,10 +9,10 @@ import (
 
 // A server that lost its disk is removed, and added again with another store
 // (docs/protocol.md, "Stores"). Those who get the log learn of both. But one that
-// was away goes on to know the old store, and if the new server leads by then it
-// would refuse the only one that can tell it. So each handshake carries since when
-// the sender takes part, by its own log, and a later one counts for more than the
-// store that is known.
+// was away goes on to know the old store. If the new server leads by then, it is the
+// only one that would send the log, and it is refused. So each handshake carries since
+// when the sender takes part, by its own log, and a later one counts for more than
+// the store that is known.
 //
 // Can who listens be misled? It may still be in a configuration C in which the old
 // server has a vote, and take the new one's votes and acknowledgements for the old
