@@ -206,4 +206,8 @@ func TestSystemInstruments(t *testing.T) {
 	s.nodes[leader].Heal()
 	s.leader()
 	require.Less(t, s.nodes[leader].raft.Busy(), 10*time.Second)
+
+	service := s.nodes[leader].service
+	s.stop(leader)
+	require.True(t, service.stopping.Load(), "who asks while it hands over must be sent elsewhere")
 }

@@ -174,6 +174,7 @@ func TestInstalledSnapshot(t *testing.T) {
 		r.commits <- raft.CommitEntry{Index: 2, Term: 3, Kind: raft.EntrySnapshot, Installed: &raft.InstalledSnapshot{
 			Snapshot: raft.Snapshot{Index: 2, Term: 3, Configuration: configuration, ConfigurationIndex: 1}, Data: installed}}
 		<-read.done
+		synctest.Wait() // the answer may come before the updater is done with the entry
 		require.Contains(t, read.body, `"Value":"a"`)
 		require.True(t, installed.closed)
 		require.Equal(t, from.Hash(), s.machine.Hash())
