@@ -42,6 +42,20 @@ const HeaderRequestID = "X-Request-Id"
 // MaxRequestIDBytes bounds HeaderRequestID.
 const MaxRequestIDBytes = 64
 
+// HeaderIdempotencyKey is a header that a write may have instead of ClientID and
+// RequestID: text that no other write has, of 1 to MaxIdempotencyKeyBytes printable
+// ASCII characters, bare or in double quotes. A bare one has no space, quote,
+// backslash or comma; in quotes, a quote and
+// a backslash have a backslash before them.
+const HeaderIdempotencyKey = "Idempotency-Key"
+
+// MaxIdempotencyKeyBytes is the greatest length of an Idempotency-Key, in bytes.
+const MaxIdempotencyKeyBytes = 64
+
+// HeaderIdempotentReplayed is "true" in an answer that a write with an
+// Idempotency-Key got for an earlier copy of it.
+const HeaderIdempotentReplayed = "Idempotent-Replayed"
+
 // SessionRequest asks for a ClientID that no one else has or will have.
 type SessionRequest struct{}
 

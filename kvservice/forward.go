@@ -13,7 +13,7 @@ import (
 )
 
 // A forwarded request is its path, a space, the id of the request, a line feed,
-// and the body as the client wrote it. The reply is the status, a line feed, and the body for the client.
+// and the body as the client wrote it; with an Idempotency-Key see keyed.go. The reply is the status, a line feed, and the body for the client.
 
 func joinLine(line string, body []byte) []byte {
 	return append(append([]byte(line), '\n'), body...)
@@ -29,13 +29,15 @@ func splitLine(b []byte) (line string, body []byte, ok bool) {
 // lost, which may have done everything.
 func (s *KVService) forward(ctx context.Context, leader raft.ServerID, path string, body []byte) answerBytes {
 	s.metrics.forwarded.WithLabelValues(forwardedOut).Inc()
-	reply, err := s.raft.Call(ctx, leader, joinLine(path+" "+requestIDOf(ctx), body))
+	reply, err := s.raft.Call(ctx, leader, joinLine(joinKey(path+" "+requestIDOf(ctx), keyOf(ctx)), body))
 	if errors.Is(err, server.ErrNotSent) {
 		return encode(s.refuse(api.StatusNotLeader, fmt.Sprintf("server %d leads, but server %d cannot reach it; nothing was done, try again", leader, s.config.ID)))
 	}
 	if err == nil {
-		if status, body, ok := splitLine(reply); ok && api.Status(status).Known() {
-			return answerBytes{api.Status(status), body}
+		line, body, ok := splitLine(reply)
+		status, isReplayed := strings.CutSuffix(line, replayed)
+		if ok && api.Status(status).Known() {
+			return answerBytes{api.Status(status), body, isReplayed}
 		}
 	}
 	if ctx.Err() != nil {
@@ -60,12 +62,16 @@ func (s *KVService) HandleForwarded(ctx context.Context, from raft.ServerID, pay
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.config.RequestTimeout)
 	defer cancel()
+	line, key := splitKey(line)
 	path, requestID, _ := strings.Cut(line, " ")
 	if path == readIndexPath {
 		return s.answerReadIndex(ctx, body)
 	}
 	s.metrics.forwarded.WithLabelValues(forwardedIn).Inc()
-	ctx = withRequestID(ctx, requestID)
+	ctx = withKey(withRequestID(ctx, requestID), key)
 	a := s.answer(ctx, path, body, false)
+	if a.Replayed {
+		return joinLine(string(a.Status)+replayed, a.Body)
+	}
 	return joinLine(string(a.Status), a.Body)
 }

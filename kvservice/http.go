@@ -97,7 +97,12 @@ func (s *KVService) route(w *doorway, req *http.Request, path string) {
 	if req.URL.Query().Has("redirect") && s.redirect(w, path) {
 		return
 	}
-	ctx, cancel := context.WithTimeout(req.Context(), s.config.RequestTimeout)
+	key, err := api.ParseIdempotencyKey(req.Header.Values(api.HeaderIdempotencyKey))
+	if err != nil {
+		writeBytes(w, api.HTTPStatus(api.StatusBadRequest), encode(refusalOf(err)))
+		return
+	}
+	ctx, cancel := context.WithTimeout(withKey(req.Context(), key), s.config.RequestTimeout)
 	defer cancel()
 	a := s.answer(ctx, path, body, true)
 	writeBytes(w, api.HTTPStatus(a.Status), a)
@@ -175,6 +180,8 @@ func writeAnswer(w http.ResponseWriter, r api.Response) {
 type answerBytes struct {
 	Status api.Status
 	Body   []byte // one JSON object
+
+	Replayed bool // to a write with an Idempotency-Key: an earlier copy was carried out
 }
 
 func encode(r api.Response) answerBytes {
@@ -185,7 +192,7 @@ func encode(r api.Response) answerBytes {
 		r = &api.ErrorResponse{RespStatus: api.StatusBadRequest, Outcome: head.Outcome, Error: "the key holds bytes that are no text, which JSON cannot carry"}
 		body, _ = api.Encode(r) // plain text: this one encodes
 	}
-	return answerBytes{r.Head().RespStatus, body}
+	return answerBytes{Status: r.Head().RespStatus, Body: body}
 }
 
 func writeBytes(w http.ResponseWriter, code int, a answerBytes) {
@@ -193,6 +200,9 @@ func writeBytes(w http.ResponseWriter, code int, a answerBytes) {
 		d.status = a.Status
 	}
 	w.Header().Set("Content-Type", "application/json")
+	if a.Replayed {
+		w.Header().Set(api.HeaderIdempotentReplayed, "true")
+	}
 	if code == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", "1")
 	}

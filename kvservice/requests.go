@@ -43,6 +43,8 @@ func commandOf(r api.Request) (machine.Command, api.Encoding) {
 	case *api.DeleteRequest:
 		c := machine.Command{Kind: machine.KindDelete, Key: r.Key, IfVersion: r.IfVersion}
 		return write(c, r.ClientID, r.RequestID, r.AckedThrough), r.Encoding
+	case *api.BatchRequest:
+		return machine.Command{Kind: machine.KindBatch}, api.EncodingText // batch fills it
 	}
 	return machine.Command{Kind: machine.KindOpenSession, ClientID: machine.NewIssuedID(rand.Text())}, api.EncodingText
 }
@@ -95,14 +97,27 @@ func (s *KVService) answer(ctx context.Context, path string, body []byte, mayFor
 			s.countRead(r.Consistency) // where the client has asked
 		}
 	}
+	command, encoding := commandOf(request)
+	key := keyOf(ctx)
+	if key != "" {
+		if command, err = keyed(command, key); err != nil {
+			return encode(refusalOf(err))
+		}
+	}
 	if leader := s.raft.Status().LeaderID; mayForward && leader != raft.None && leader != s.config.ID {
 		return s.forward(ctx, leader, path, body)
 	}
 	if batch, ok := request.(*api.BatchRequest); ok {
 		return encode(s.batch(ctx, batch))
 	}
-	command, encoding := commandOf(request)
-	return encodeAs(s.propose(ctx, command), encoding)
+	isReplayed := false
+	response := s.proposeFor(ctx, command, func(a answer) api.Response {
+		isReplayed = key != "" && a.applied.Result.Duplicate
+		return command.Response(a.applied.Result)
+	})
+	reply := encodeAs(response, encoding)
+	reply.Replayed = isReplayed
+	return reply
 }
 
 // batch carries out several operations with one entry. Each result is encoded as

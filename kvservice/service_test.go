@@ -555,7 +555,7 @@ func FuzzHTTP(f *testing.F) {
 		{"/put", putX1}, {"/get", `{"Key":"x"}`}, {"/cas/", `{"Key":"x","CompareValue":"","Value":"\u0000"}`},
 		{"/session", `{}`}, {"/delete", `{"Key":"x","ClientID":7,"RequestID":2,"AckedThrough":0}`}, {"/append", "{\"Key\":\"\xff\"}"},
 	} {
-		f.Add("POST", seed.path, "application/json", seed.body)
+		f.Add("POST", seed.path, "application/json", "", seed.body)
 	}
 	for _, seed := range []struct{ path, body string }{
 		{"/put", `{"Key":"x","Value":"AP8=","Encoding":"base64","IfVersion":0}`},
@@ -565,10 +565,12 @@ func FuzzHTTP(f *testing.F) {
 		{"/batch", `{"Operations":[{"Put":{"Key":"x","Value":"1","ClientID":"a","RequestID":1}},{"Get":{"Key":"x"}},{"CAS":{"Key":"x","ExpectAbsent":true,"Value":""}}]}`},
 		{"/scan", `{"Prefix":"","After":"x","Limit":1000,"Consistency":"stale"}`},
 	} {
-		f.Add("POST", seed.path, "application/json", seed.body)
+		f.Add("POST", seed.path, "application/json", "", seed.body)
 	}
-	f.Add("GET", "/status", "", "")
-	f.Fuzz(func(t *testing.T, method, path, contentType, body string) {
+	f.Add("POST", "/append", "application/json", `"order-7"`, `{"Key":"x","Value":"1"}`)
+	f.Add("POST", "/put", "application/json", `"order\`, putX1)
+	f.Add("GET", "/status", "", "", "")
+	f.Fuzz(func(t *testing.T, method, path, contentType, key, body string) {
 		switch strings.TrimSuffix(path, "/") {
 		case pathMetrics, pathLive, pathReady:
 			return // these answer in plain text
@@ -580,6 +582,9 @@ func FuzzHTTP(f *testing.F) {
 		}
 		req.URL.Path = path
 		req.Header.Set("Content-Type", contentType)
+		if key != "" {
+			req.Header.Set(api.HeaderIdempotencyKey, key)
+		}
 		w := httptest.NewRecorder()
 		s.Handler().ServeHTTP(w, req)
 		var answer api.ErrorResponse

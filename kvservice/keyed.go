@@ -1,0 +1,74 @@
+package kvservice
+
+import (
+	"context"
+	"encoding/hex"
+	"strings"
+
+	"raftkv/api"
+	"raftkv/kvservice/machine"
+)
+
+// A write with an Idempotency-Key is a write of a session that has only this one.
+// Its ClientID is made here, of the header: no client can choose such an id, so
+// keys and clients never meet.
+
+type idempotencyKey struct{}
+
+// withKey returns a context for a request that came with an Idempotency-Key.
+func withKey(ctx context.Context, key string) context.Context {
+	return context.WithValue(ctx, idempotencyKey{}, key)
+}
+
+// keyOf returns the Idempotency-Key of the request that ctx belongs to; "" if
+// there is none.
+func keyOf(ctx context.Context) string {
+	key, _ := ctx.Value(idempotencyKey{}).(string)
+	return key
+}
+
+// keyed gives the command the identity of the key. The error is one for requests
+// that cannot have a key.
+func keyed(command machine.Command, key string) (machine.Command, error) {
+	switch command.Kind {
+	case machine.KindPut, machine.KindAppend, machine.KindCAS, machine.KindDelete:
+	case machine.KindGet:
+		return command, nil // a read may be repeated anyway
+	default:
+		return command, &api.RequestError{Status: api.StatusBadRequest, Text: "only /put, /append, /cas and /delete take an Idempotency-Key"}
+	}
+	if command.RequestID != 0 {
+		return command, &api.RequestError{Status: api.StatusBadRequest, Text: "a write has an Idempotency-Key or a ClientID, not both"}
+	}
+	command.ClientID, command.RequestID = machine.NewKeyID(key), 1
+	return command, nil
+}
+
+// keyedPath begins the line of a forwarded request with a key, which comes last
+// there. A server that knows no keys finds no such path and does nothing. If it
+// took the request for one without a key, a repetition would happen twice.
+const keyedPath = "keyed "
+
+func joinKey(line, key string) string {
+	if key == "" {
+		return line
+	}
+	return keyedPath + line + " " + hex.EncodeToString([]byte(key))
+}
+
+func splitKey(line string) (rest, key string) {
+	rest, isKeyed := strings.CutPrefix(line, keyedPath)
+	i := strings.LastIndexByte(rest, ' ')
+	if !isKeyed || i < 0 {
+		return line, ""
+	}
+	bytes, err := hex.DecodeString(rest[i+1:])
+	if err != nil {
+		return line, ""
+	}
+	return rest[:i], string(bytes)
+}
+
+// replayed stands behind the status in the reply to a forwarded request with a
+// key, if an earlier copy of it was carried out.
+const replayed = " replayed"
