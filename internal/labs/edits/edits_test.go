@@ -23,7 +23,7 @@ func TestEveryEditApplies(t *testing.T) {
 	for _, folder := range folders {
 		name, err := filepath.Rel(root, folder)
 		require.NoError(t, err)
-		edits, err := Read(root, filepath.ToSlash(name), "points", "first", "refused", "no build")
+		edits, err := Read(root, filepath.ToSlash(name), "points", "first", "refused", "no build", "stories")
 		require.NoError(t, err)
 		require.GreaterOrEqual(t, len(edits), 3, name)
 		for _, e := range edits {
