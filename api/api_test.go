@@ -82,6 +82,8 @@ func TestValidateRefuses(t *testing.T) {
 		{"a scan through the log", &ScanRequest{Consistency: ConsistencyLog}, StatusBadRequest},
 		{"a long prefix", &ScanRequest{Prefix: strings.Repeat("k", 1025)}, StatusTooLarge},
 		{"a scan in no encoding", &ScanRequest{Encoding: "hex"}, StatusBadRequest},
+		{"a session without name to close", &SessionCloseRequest{}, StatusBadRequest},
+		{"a session to close with a long name", &SessionCloseRequest{ClientID: ClientID(strings.Repeat("c", 65))}, StatusBadRequest},
 		{"AckedThrough = RequestID", put(func(r *PutRequest) { r.ClientID, r.RequestID, r.AckedThrough = "c", 7, acked(7) }), StatusBadRequest},
 		{"AckedThrough > RequestID", put(func(r *PutRequest) { r.ClientID, r.RequestID, r.AckedThrough = "c", 7, acked(8) }), StatusBadRequest},
 	} {
@@ -130,6 +132,13 @@ func TestValuesInAnswers(t *testing.T) {
 	}
 	require.Error(t, DecodeResponse([]byte(`{"RespStatus":"OK","Outcome":"applied","KeyFound":true,"Value":"!","Encoding":"base64"}`), &GetResponse{}))
 	require.Error(t, DecodeResponse([]byte(`{"RespStatus":"OK","Outcome":"applied","KeyFound":true,"Value":"v","Encoding":"later"}`), &GetResponse{}))
+}
+
+func TestSessionToCloseIsNamed(t *testing.T) {
+	require.ErrorContains(t, Decode([]byte(`{}`), &SessionCloseRequest{}), "ClientID is missing")
+	require.ErrorContains(t, Decode([]byte(`{"ClientID":""}`), &SessionCloseRequest{}), "must not be empty")
+	require.ErrorContains(t, Decode([]byte("{\"ClientID\":\"\xffk\"}"), &SessionCloseRequest{}), "invalid UTF-8", "the id of an Idempotency-Key")
+	require.NoError(t, Decode([]byte(`{"ClientID":7}`), &SessionCloseRequest{}))
 }
 
 func TestScanNamesItsPrefixAndNoLimitOfNothing(t *testing.T) {
@@ -210,6 +219,7 @@ func TestAccepted(t *testing.T) {
 		&PutRequest{Key: "k"},
 		&PutRequest{Key: "k", Value: base64OfZeros(1 << 20), Encoding: EncodingBase64, IfVersion: new(uint64(0))},
 		&CASRequest{Key: "k", ExpectAbsent: true},
+		&SessionCloseRequest{ClientID: "c"},
 		&ScanRequest{},
 		&ScanRequest{Prefix: "a", After: "b", Limit: 1000, Consistency: ConsistencyStale, Encoding: EncodingBase64},
 		&GetRequest{Key: "k", Consistency: ConsistencyStale},
@@ -350,6 +360,7 @@ func FuzzDecode(f *testing.F) {
 			func() Request { return &AppendRequest{} },
 			func() Request { return &CASRequest{} },
 			func() Request { return &DeleteRequest{} },
+			func() Request { return &SessionCloseRequest{} },
 			func() Request { return &ScanRequest{} },
 			func() Request { return &BatchRequest{} },
 			func() Request { return &TransferRequest{} },

@@ -89,6 +89,8 @@ func identity(r Request) (ClientID, uint64) {
 		return r.ClientID, r.RequestID
 	case *DeleteRequest:
 		return r.ClientID, r.RequestID
+	case *SessionCloseRequest:
+		return r.ClientID, 0
 	}
 	return "", 0
 }

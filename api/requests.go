@@ -21,6 +21,8 @@ const (
 	PathBatch   = "/batch"
 	PathStatus  = "/status"
 
+	PathSessionClose = "/session/close"
+
 	PathAdminSnapshot = "/admin/snapshot"
 	PathAdminTransfer = "/admin/transfer"
 	PathAdminMembers  = "/admin/members"
@@ -58,6 +60,13 @@ const HeaderIdempotentReplayed = "Idempotent-Replayed"
 
 // SessionRequest asks for a ClientID that no one else has or will have.
 type SessionRequest struct{}
+
+// SessionCloseRequest says that a client is done, so that others have its room.
+// No write of the session may be under way, or one that is may be refused; and of
+// a ClientID that the client chose itself, request 1 may be carried out again.
+type SessionCloseRequest struct {
+	ClientID ClientID
+}
 
 // A write carries the identity of the call: ClientID and RequestID together,
 // the same in every attempt, or neither. Without them an attempt that gets no
@@ -256,13 +265,14 @@ type Request interface {
 	required() []string
 }
 
-func (r *SessionRequest) required() []string { return nil }
-func (r *GetRequest) required() []string     { return []string{"Key"} }
-func (r *PutRequest) required() []string     { return []string{"Key", "Value"} }
-func (r *AppendRequest) required() []string  { return []string{"Key", "Value"} }
-func (r *DeleteRequest) required() []string  { return []string{"Key"} }
-func (r *ScanRequest) required() []string    { return []string{"Prefix"} }
-func (r *BatchRequest) required() []string   { return []string{"Operations"} }
+func (r *SessionRequest) required() []string      { return nil }
+func (r *SessionCloseRequest) required() []string { return []string{"ClientID"} }
+func (r *GetRequest) required() []string          { return []string{"Key"} }
+func (r *PutRequest) required() []string          { return []string{"Key", "Value"} }
+func (r *AppendRequest) required() []string       { return []string{"Key", "Value"} }
+func (r *DeleteRequest) required() []string       { return []string{"Key"} }
+func (r *ScanRequest) required() []string         { return []string{"Prefix"} }
+func (r *BatchRequest) required() []string        { return []string{"Operations"} }
 
 func (r *CASRequest) required() []string {
 	if r.ExpectAbsent {
@@ -278,6 +288,17 @@ func (r *MembersRequest) required() []string  { return []string{"Expected"} }
 
 // Validate accepts every SessionRequest.
 func (r *SessionRequest) Validate(Limits) error { return nil }
+
+// Validate checks the ClientID.
+func (r *SessionCloseRequest) Validate(Limits) error {
+	if r.ClientID == "" {
+		return badRequest("ClientID must not be empty")
+	}
+	if len(r.ClientID) > MaxClientIDBytes {
+		return badRequest("ClientID has %d bytes; at most %d are allowed", len(r.ClientID), MaxClientIDBytes)
+	}
+	return nil
+}
 
 // Validate checks key and level: the identity of a read is ignored.
 func (r *GetRequest) Validate(l Limits) error {

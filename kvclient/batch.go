@@ -58,6 +58,7 @@ func (c *KVClient) batchOnce(ctx context.Context, writes []Write, results []Batc
 	}
 	c.sendBatch(ctx, ids, writes[:len(ids)], results)
 	for i, id := range ids {
+		s.noteEnd(results[i].Err)
 		s.settle(id.RequestID)
 		if sessionExpired(results[i].Err) {
 			// As in write: nothing of it was carried out, so once more, as another.

@@ -55,6 +55,13 @@ func (f *fakeCluster) serve(path string, body []byte) api.Response {
 		id := api.ClientID(fmt.Sprintf("s-%d", f.issued))
 		f.sessions[id] = &fakeSession{recorded: map[uint64]fakeResult{}}
 		return &api.SessionResponse{RespStatus: api.StatusOK, Outcome: api.OutcomeApplied, ClientID: id}
+	case api.PathSessionClose:
+		var r api.SessionCloseRequest
+		if err := api.Decode(body, &r); err != nil {
+			return api.Refuse(api.StatusBadRequest, err.Error())
+		}
+		delete(f.sessions, r.ClientID)
+		return &api.SessionResponse{RespStatus: api.StatusOK, Outcome: api.OutcomeApplied, ClientID: r.ClientID}
 	case api.PathGet:
 		var r api.GetRequest
 		if err := api.Decode(body, &r); err != nil {

@@ -73,14 +73,18 @@ func New(serviceAddrs []string) *KVClient {
 }
 
 // Close ends the calls in progress as if their contexts had ended, with
-// [ErrClosed], waits for them and closes the connections. Later calls return
-// ErrClosed. It may be called more than once and always returns nil.
+// [ErrClosed], waits for them, closes the session, so that other clients have its
+// room, and the connections. Later calls return ErrClosed. It may be called more
+// than once and always returns nil. It takes half a second at most to close the
+// session; one that it could not close expires. A session with a write that has
+// ended with an [UnknownError] stays open: the write can be resumed.
 func (c *KVClient) Close() error {
 	c.mu.Lock()
 	c.closed = true
 	c.mu.Unlock()
 	c.end()
 	c.calls.Wait()
+	c.closeSession()
 	c.http.CloseIdleConnections()
 	return nil
 }
@@ -272,6 +276,7 @@ func (c *KVClient) writeOnce(ctx context.Context, w Write) (WriteResult, *sessio
 	defer s.settle(id.RequestID)
 	var call numbering.Call
 	result, err := c.send(ctx, id, w, &call)
+	s.noteEnd(err)
 	return result, s, err
 }
 

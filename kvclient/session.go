@@ -2,9 +2,11 @@ package kvclient
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"sync"
+	"time"
 
 	"raftkv/api"
 	"raftkv/kvclient/numbering"
@@ -17,6 +19,7 @@ type session struct {
 	mu      sync.Mutex
 	numbers numbering.Numbers
 	settled chan struct{} // closed, and replaced, when a number is settled
+	unknown bool          // a write has ended so that its caller may want to resume it
 }
 
 // open allots the identity of a new write. It waits while the window is full.
@@ -66,6 +69,44 @@ func (s *session) settle(requestID uint64) {
 	s.numbers.Settle(requestID)
 	close(s.settled)
 	s.settled = make(chan struct{})
+}
+
+// noteEnd notes the error with which a write has ended.
+func (s *session) noteEnd(err error) {
+	var unknown *UnknownError
+	if errors.As(err, &unknown) {
+		s.mu.Lock()
+		s.unknown = true
+		s.mu.Unlock()
+	}
+}
+
+// closeTimeout bounds how long [KVClient.Close] tries to close the session.
+const closeTimeout = 500 * time.Millisecond
+
+// closeSession tells the cluster that this client is done. All calls have ended,
+// and what they have left under way had an answer, or is unknown: then the session
+// stays, because whoever resumes the write needs it.
+func (c *KVClient) closeSession() {
+	s := c.knownSession()
+	if s == nil || s.unknown {
+		return
+	}
+	c.forget(s)
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	body, err := api.Encode(&api.SessionCloseRequest{ClientID: s.clientID})
+	if err != nil {
+		return // then no write has reached the cluster either
+	}
+	var call numbering.Call
+	// Nobody can do anything about an error: the session expires.
+	c.run(ctx, operation{
+		method: http.MethodPost,
+		path:   api.PathSessionClose,
+		body:   body,
+		answer: func() api.Response { return new(api.SessionResponse) },
+	}, &call)
 }
 
 // currentSession returns the session that this client's writes belong to. The

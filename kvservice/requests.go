@@ -12,14 +12,15 @@ import (
 
 // operations makes an empty request for each path that clients of the store use.
 var operations = map[string]func() api.Request{
-	api.PathSession: func() api.Request { return new(api.SessionRequest) },
-	api.PathGet:     func() api.Request { return new(api.GetRequest) },
-	api.PathPut:     func() api.Request { return new(api.PutRequest) },
-	api.PathAppend:  func() api.Request { return new(api.AppendRequest) },
-	api.PathCAS:     func() api.Request { return new(api.CASRequest) },
-	api.PathDelete:  func() api.Request { return new(api.DeleteRequest) },
-	api.PathScan:    func() api.Request { return new(api.ScanRequest) },
-	api.PathBatch:   func() api.Request { return new(api.BatchRequest) },
+	api.PathSession:      func() api.Request { return new(api.SessionRequest) },
+	api.PathGet:          func() api.Request { return new(api.GetRequest) },
+	api.PathPut:          func() api.Request { return new(api.PutRequest) },
+	api.PathAppend:       func() api.Request { return new(api.AppendRequest) },
+	api.PathCAS:          func() api.Request { return new(api.CASRequest) },
+	api.PathDelete:       func() api.Request { return new(api.DeleteRequest) },
+	api.PathScan:         func() api.Request { return new(api.ScanRequest) },
+	api.PathSessionClose: func() api.Request { return new(api.SessionCloseRequest) },
+	api.PathBatch:        func() api.Request { return new(api.BatchRequest) },
 }
 
 // commandOf makes a command of a request that was validated, and says how the
@@ -43,6 +44,8 @@ func commandOf(r api.Request) (machine.Command, api.Encoding) {
 	case *api.DeleteRequest:
 		c := machine.Command{Kind: machine.KindDelete, Key: r.Key, IfVersion: r.IfVersion}
 		return write(c, r.ClientID, r.RequestID, r.AckedThrough), r.Encoding
+	case *api.SessionCloseRequest:
+		return machine.Command{Kind: machine.KindCloseSession, ClientID: r.ClientID}, api.EncodingText
 	case *api.BatchRequest:
 		return machine.Command{Kind: machine.KindBatch}, api.EncodingText // batch fills it
 	}

@@ -563,6 +563,7 @@ func FuzzHTTP(f *testing.F) {
 		{"/delete", `{"Key":"x","IfVersion":3}`},
 		{"/get", `{"Key":"x","Encoding":"base64"}`},
 		{"/batch", `{"Operations":[{"Put":{"Key":"x","Value":"1","ClientID":"a","RequestID":1}},{"Get":{"Key":"x"}},{"CAS":{"Key":"x","ExpectAbsent":true,"Value":""}}]}`},
+		{"/session/close", `{"ClientID":"a"}`},
 		{"/scan", `{"Prefix":"","After":"x","Limit":1000,"Consistency":"stale"}`},
 	} {
 		f.Add("POST", seed.path, "application/json", "", seed.body)
