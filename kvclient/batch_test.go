@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/stretchr/testify/require"
 
 	"raftkv/api"
@@ -146,4 +147,24 @@ func TestBatchWithOddOperations(t *testing.T) {
 	require.NoError(t, results[0].Err)
 	require.ErrorContains(t, results[1].Err, "no such condition")
 	require.Equal(t, "aa", f.value("k"))
+}
+
+// That the batch was carried out says nothing of an operation that was not: if the
+// answer to that one never comes, nobody knows.
+func TestBatchOperationThatStaysUnknown(t *testing.T) {
+	f := newFakeCluster()
+	c, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		switch r.URL.Path {
+		case api.PathBatch:
+			data, _ := api.Encode(&api.ErrorResponse{RespStatus: api.StatusBusy, Outcome: api.OutcomeUnknown})
+			writeAnswer(w, &api.BatchResponse{RespStatus: api.StatusOK, Outcome: api.OutcomeApplied, Results: []jsontext.Value{data}})
+		case api.PathAppend:
+			writeAnswer(w, api.Refuse(api.StatusTimeout, ""))
+		default:
+			writeAnswer(w, f.serve(r.URL.Path, body))
+		}
+	})
+	var unknown *UnknownError
+	require.ErrorAs(t, c.Batch(within(t, 200*time.Millisecond), appends(1))[0].Err, &unknown)
 }
