@@ -207,11 +207,14 @@ func mergeAddresses(first, second []Address) []Address {
 	return merged
 }
 
-// caughtUp reports whether a learner is there, and lacks no more of what is
-// committed than one message can bring.
+// caughtUp reports whether a learner is there, knows that it takes part, and lacks
+// no more of what is committed than one message can bring. One that came in the
+// place of another does not vote before it knows; its vote may then be what is
+// lacking (meansAnother; seed 600951).
 func (cm *ConsensusModule) caughtUp(id ServerID) bool {
 	match := cm.matchIndex[id]
 	return cm.configuration.Has(id) && cm.heardLately(id) && match+1 >= cm.log.first && match > 0 &&
+		match >= cm.configuration.Address(id).Since &&
 		encodedSize(cm.log.slice(match+1, cm.commitIndex)) <= cm.config.MaxBatchBytes
 }
 

@@ -198,6 +198,21 @@ func TestWhoMayVote(t *testing.T) {
 
 	allAnswer(cm, 2, 3, 4)
 	assert.NoError(t, asks(cm.Clone()))
+
+	// One that was here before, was removed and is added again has all of the log but
+	// the entry that says so (seed 600951 of the simulator).
+	cm = settled(t, 3)
+	allAnswer(cm, 2, 3)
+	learner := Configuration{Voters: []ServerID{1, 2, 3}, Learners: []ServerID{4}, Addresses: []Address{{ID: 4, Addr: "four"}}}
+	stepSaved(cm, changeTo(cm, learner))
+	allAnswer(cm, 2, 3)
+	added := cm.configurationIndex
+	lacksIt := AppendEntriesReply{Term: 1, Success: true, AskedTerm: 1, PrevLogIndex: added - 1, MatchIndex: added - 1, Round: cm.reads.round}
+	stepSaved(cm, message(4, 1, lacksIt))
+	next = next.WithAddresses(learner.Addresses...)
+	assert.ErrorIs(t, asks(cm.Clone()), ErrNotCaughtUp, "it does not know that it takes part")
+	allAnswer(cm, 4)
+	assert.NoError(t, asks(cm.Clone()))
 	for range 2 {
 		assert.NoError(t, asks(cm.Clone()), "it was heard lately")
 		stepSaved(cm, answered(cm, 2))

@@ -99,8 +99,8 @@ func (s *server) checkReload(saved raft.PersistentState) error {
 	case saved.CurrentTerm == s.disk.term && s.disk.vote != raft.None && saved.VotedFor != s.disk.vote:
 		return s.violates(VoteOnce, "restarts with a vote for %d in term %d, but one for %d was durable", saved.VotedFor, saved.CurrentTerm, s.disk.vote)
 	}
-	if at := saved.Snapshot; at.Index > s.disk.snapshot && !s.disk.log.has(at.Index, at.Term) {
-		return nil // installed right before the crash: the log was not of that history, or ended before
+	if at := saved.Snapshot; at.Index != 0 && at.Index >= s.disk.snapshot && !s.disk.log.has(at.Index, at.Term) {
+		return nil // stored right before the crash: the log was not of that history, or ended before
 	}
 	first := saved.Start.Index + 1 // the snapshot stands for what was before
 	for i := first; i <= s.disk.log.last() && (s.rewrite == 0 || i < s.rewrite); i++ {
