@@ -44,7 +44,9 @@ func pretenders(t *testing.T, hashes ...string) *shell {
 		if hash == "down" {
 			server.Close()
 		}
+		mu.Lock() // a client of an earlier test may still look for its servers, and find these
 		members = append(members, api.Member{ID: uint64(i + 1), HTTP: strings.TrimPrefix(server.URL, "http://")})
+		mu.Unlock()
 	}
 	return newShell(t, members[0].HTTP)
 }
