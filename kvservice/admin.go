@@ -253,8 +253,14 @@ func roleOf(c raft.Configuration, id raft.ServerID) api.MemberRole {
 // change made; that it expects the configuration before it does no harm then.
 func (s *KVService) changeMembers(ctx context.Context, term raft.Term, r *api.MembersRequest) api.Response {
 	now, index := s.raft.Configuration()
-	next := now
+	next, final := now, now
+	final.OldVoters = nil
 	switch {
+	case now.Joint():
+		// A change is on its way. If it is this one, there is nothing to ask for.
+		if !inForce(final, r) {
+			return s.changeRefused(raft.ErrChanging)
+		}
 	case raft.Index(r.Expected) == index:
 		var err error
 		if next, err = planChange(now, r); err != nil {
@@ -263,8 +269,10 @@ func (s *KVService) changeMembers(ctx context.Context, term raft.Term, r *api.Me
 	case !inForce(now, r):
 		return s.refuse(api.StatusConfigurationChanged, fmt.Sprintf("configuration %d is in force, not %d; nothing was done, look at it again", index, r.Expected))
 	}
-	if _, err := s.raft.ChangeConfiguration(ctx, raft.Index(r.Expected), next); err != nil {
-		return s.changeRefused(err)
+	if !now.Joint() {
+		if _, err := s.raft.ChangeConfiguration(ctx, raft.Index(r.Expected), next); err != nil {
+			return s.changeRefused(err)
+		}
 	}
 	poll := time.NewTicker(changePoll)
 	defer poll.Stop()

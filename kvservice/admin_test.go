@@ -140,6 +140,34 @@ func TestChangeIsAnsweredWhenItIsFinished(t *testing.T) {
 	})
 }
 
+// A command that is repeated while its own change is half way waits for the end of
+// it, whichever configuration it has seen; another change is for later.
+func TestChangeIsRepeatedHalfWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, r := steer()
+		r.change = func(raft.Index, raft.Configuration) error {
+			t.Error("nothing is to be asked for")
+			return raft.ErrChanging
+		}
+		next := raft.NewConfiguration(2, 3, 4).WithAddresses(four().Addresses...)
+		joint := next
+		joint.OldVoters = four().Voters
+		r.put(joint, 10, 10)
+		first := goPost(s, api.PathAdminMembers, `{"Expected":9,"Promote":[4],"Remove":[1]}`)
+		second := goPost(s, api.PathAdminMembers, `{"Expected":10,"Remove":[1]}`)
+		other := goPost(s, api.PathAdminMembers, `{"Expected":10,"Remove":[2]}`)
+		<-other.done
+		require.Equal(t, 503, other.code, other.body)
+		require.False(t, first.isDone())
+		require.False(t, second.isDone())
+		r.put(next, 11, 11)
+		<-first.done
+		<-second.done
+		require.Equal(t, 200, first.code, first.body)
+		require.Equal(t, 200, second.code, second.body)
+	})
+}
+
 // Even if the joint configuration has every server that was asked for.
 func TestPromotionIsAnsweredWhenItIsFinished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
