@@ -109,15 +109,6 @@ var chapterBugs = []struct {
 		return body
 	}), 0},
 
-	{"a voter that has restarted has forgotten whom it promised to wait for", func(config raft.Config, saved raft.PersistentState) (core.Core, raft.Effects, error) {
-		c, effects, err := core.Raft(config, saved)
-		if contact := &effects.Timers[raft.LeaderContactTimer]; err == nil && contact.Action == raft.RestartTimer {
-			c.Step(raft.LeaderContactTimeout{Number: contact.Number})
-			*contact = raft.TimerChange{}
-		}
-		return c, effects, err
-	}, 168},
-
 	{"a lease is kept after TimeoutNow", func(config raft.Config, saved raft.PersistentState) (core.Core, raft.Effects, error) {
 		c, effects, err := core.Raft(config, saved)
 		return greedy{broken{Core: c}, &raft.Status{}}, effects, err
