@@ -77,8 +77,8 @@ func (s *simulation) accepts(n *node, peer raft.ServerID, store raft.StoreID, an
 	if before.store == store && before.since >= now.since {
 		return true
 	}
-	if other := s.nodes[index(peer)]; *before != (met{}) && (!other.up || other.store != store) {
-		return false // it was sent over a connection that has ended, and nobody is there for another one
+	if other := s.nodes[index(peer)]; !other.up || other.store != store {
+		return false // nobody is there to shake hands with (seed 709554)
 	}
 	files := n.disk.storage.(*storage.FileStorage)
 	had, known := files.KnownStores()[peer]
