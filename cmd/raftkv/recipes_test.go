@@ -75,6 +75,15 @@ func (f *fleet) play(steps []recipeStep) {
 	}
 }
 
+// awaitLeader waits until one of the servers that are left leads: status would warn
+// that none does, which the page does not show.
+func (f *fleet) awaitLeader() {
+	f.t.Helper()
+	f.eventually("one of the others leads", func() bool {
+		return strings.Contains(f.run("status").stdout, " is leader in term ")
+	})
+}
+
 // Every command of docs/recipes.md, on servers to which that has happened.
 func TestSystemRecipes(t *testing.T) {
 	all := recipes(t)
@@ -90,9 +99,11 @@ func TestSystemRecipes(t *testing.T) {
 			})
 			f.kill(2)
 			f.wipe(2)
+			f.awaitLeader()
 		},
 		"A new machine takes its place": func(f *fleet) {
 			f.kill(2)
+			f.awaitLeader()
 		},
 		"Most servers have lost their disks": func(f *fleet) {
 			f.kill(1, 2, 3)
