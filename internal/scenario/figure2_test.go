@@ -243,7 +243,7 @@ func (b breakage) run(t *testing.T) string {
 	require.NoError(t, os.WriteFile(list, data, 0o644))
 
 	run := "^TestScenarios$/^" + regexp.QuoteMeta(strings.TrimSuffix(b.story, ".txt")) + "$"
-	cmd := exec.Command("go", "test", "-count=1", "-vet=off", "-overlay", list, "-run", run, "./internal/scenario")
+	cmd := exec.Command("go", "test", "-count=1", "-vet=off", "-ldflags=-s -w", "-overlay", list, "-run", run, "./internal/scenario")
 	cmd.Dir = root(t)
 	out, err := cmd.CombinedOutput()
 	require.Error(t, err, "the story stays green:\n%s", out)
