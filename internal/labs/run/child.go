@@ -124,8 +124,7 @@ func doing(s *step) string {
 func watch(lost func(where string)) {
 	last, same := progress.Load(), 0
 	memory := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
-	for {
-		time.Sleep(look)
+	for range time.Tick(look) {
 		metrics.Read(memory)
 		now := progress.Load()
 		if now != last {
