@@ -116,19 +116,28 @@ func (cm *ConsensusModule) refuseAppend(args AppendEntriesArgs) AppendEntriesRep
 // handleAppendEntriesReply is the leader's side (LEAD-3). Replies come late,
 // doubled and out of order, so each is judged by what it says it answers.
 func (cm *ConsensusModule) handleAppendEntriesReply(from ServerID, reply AppendEntriesReply) {
-	if cm.state != Leader || reply.AskedTerm != cm.currentTerm {
-		return // about another leadership
+	if !cm.takesReply(from, reply.AskedTerm, reply.Round, reply.MatchIndex) {
+		return
 	}
-	w := cm.windows[from]
-	if w == nil || reply.Round < w.since || reply.MatchIndex > cm.log.lastIndex() {
-		return // no follower of ours can say that
-	}
-	cm.heardFromFollower(from, reply.Round)
 	if reply.Success {
 		cm.handleMatch(from, reply.MatchIndex)
 	} else {
 		cm.handleConflict(from, reply)
 	}
+}
+
+// takesReply reports whether a reply counts, by what every follower's reply
+// says. If so, the follower has been heard.
+func (cm *ConsensusModule) takesReply(from ServerID, askedTerm Term, round Round, match Index) bool {
+	if cm.state != Leader || askedTerm != cm.currentTerm {
+		return false // about another leadership
+	}
+	w := cm.windows[from]
+	if w == nil || round < w.since || match > cm.log.lastIndex() {
+		return false // no follower of ours can say that
+	}
+	cm.heardFromFollower(from, round)
+	return true
 }
 
 // handleMatch notes how far a follower's log is known to equal ours.

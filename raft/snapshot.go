@@ -212,15 +212,10 @@ func (cm *ConsensusModule) handleSnapshotDamaged(ev SnapshotDamaged) {
 // handleInstallSnapshotReply is the leader's side: it sends the part that the
 // follower wants, or goes back to sending entries.
 func (cm *ConsensusModule) handleInstallSnapshotReply(from ServerID, reply InstallSnapshotReply) {
-	if cm.state != Leader || reply.AskedTerm != cm.currentTerm {
-		return // about another leadership
+	if !cm.takesReply(from, reply.AskedTerm, reply.Round, reply.MatchIndex) {
+		return
 	}
-	w := cm.windows[from]
-	if w == nil || reply.Round < w.since || reply.MatchIndex > cm.log.lastIndex() {
-		return // no follower of ours can say that
-	}
-	cm.heardFromFollower(from, reply.Round)
-	switch {
+	switch w := cm.windows[from]; {
 	case reply.MatchIndex != 0:
 		cm.handleMatch(from, reply.MatchIndex)
 	case !w.sending || reply.SnapshotIndex != w.snapshot.Index || reply.NextOffset >= w.snapshot.Size:
