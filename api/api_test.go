@@ -166,16 +166,22 @@ func TestBatchRefuses(t *testing.T) {
 		{`{"Operations":[` + put + `,{"Delete":{"Key":"k","RequestID":2}}]}`, "operation 1: RequestID or AckedThrough without ClientID"},
 		{`{"Operations":[{"Get":{"Key":"k","Consistency":"stale"}}]}`, "operation 0: a Get of a batch"},
 	} {
-		var r BatchRequest
-		err := Decode([]byte(tc.body), &r)
-		if err == nil {
-			err = r.Validate(Limits{})
-		}
-		var refused *RequestError
-		require.ErrorAs(t, err, &refused, tc.body)
-		require.Equal(t, StatusBadRequest, refused.Status, tc.body)
-		require.Contains(t, refused.Text, tc.text, tc.body)
+		requireBadRequest(t, tc.body, new(BatchRequest), tc.text)
 	}
+}
+
+// requireBadRequest checks that body is no request of r's kind, because it cannot
+// be read or because it makes no sense, and that text says why.
+func requireBadRequest(t *testing.T, body string, r Request, text string) {
+	t.Helper()
+	err := Decode([]byte(body), r)
+	if err == nil {
+		err = r.Validate(Limits{})
+	}
+	var refused *RequestError
+	require.ErrorAs(t, err, &refused, body)
+	require.Equal(t, StatusBadRequest, refused.Status, body)
+	require.Contains(t, refused.Text, text, body)
 }
 
 // What can be said of a change without knowing the configuration (pitfall MB-11).
@@ -198,15 +204,7 @@ func TestValidateRefusesChanges(t *testing.T) {
 		{`{"Expected":1,"Remove":2}`, "Remove has a wrong type"},
 		{`{"Expected":-1,"Remove":[2]}`, "Expected has a wrong type"},
 	} {
-		var r MembersRequest
-		err := Decode([]byte(tc.body), &r)
-		if err == nil {
-			err = r.Validate(Limits{})
-		}
-		var refused *RequestError
-		require.ErrorAs(t, err, &refused, tc.body)
-		require.Equal(t, StatusBadRequest, refused.Status, tc.body)
-		require.Contains(t, refused.Text, tc.text, tc.body)
+		requireBadRequest(t, tc.body, new(MembersRequest), tc.text)
 	}
 }
 
