@@ -3,6 +3,7 @@
 package load
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -63,21 +64,13 @@ func (c Config) withDefaults() (Config, error) {
 	default:
 		return c, fmt.Errorf("%q is no distribution; use uniform, zipf or sequential", c.Distribution)
 	}
-	if c.Clients == 0 {
-		c.Clients = 64
+	c.Clients = cmp.Or(c.Clients, 64)
+	if c.Calls == 0 {
+		c.Duration = cmp.Or(c.Duration, 10*time.Second)
 	}
-	if c.Duration == 0 && c.Calls == 0 {
-		c.Duration = 10 * time.Second
-	}
-	if c.ValueBytes == 0 {
-		c.ValueBytes = 100
-	}
-	if c.Keys == 0 {
-		c.Keys = 10_000
-	}
-	if c.CallTimeout == 0 {
-		c.CallTimeout = 10 * time.Second
-	}
+	c.ValueBytes = cmp.Or(c.ValueBytes, 100)
+	c.Keys = cmp.Or(c.Keys, 10_000)
+	c.CallTimeout = cmp.Or(c.CallTimeout, 10*time.Second)
 	switch {
 	case c.Clients < 0 || c.Duration < 0 || c.Calls < 0 || c.ValueBytes < 0 || c.Keys < 0 || c.Rate < 0 || c.CallTimeout < 0:
 		return c, errors.New("a negative number makes no sense here")

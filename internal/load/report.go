@@ -83,8 +83,8 @@ func (r Report) finish() Report {
 	return r
 }
 
-// Percentile returns the smallest of sorted that at least p percent do not
-// exceed; 0 if there is none.
+// Percentile returns the smallest of sorted that more than p percent do not
+// exceed, for 100 the greatest; 0 if there is none.
 func Percentile(sorted []time.Duration, p float64) time.Duration {
 	if len(sorted) == 0 {
 		return 0
