@@ -157,7 +157,9 @@ func (cm *ConsensusModule) planChange(ev ChangeConfiguration) (Configuration, er
 		// of one server at a time were even unsafe here (raft-dev 2015, pitfall MB-01);
 		// joint ones have the majority of the old voters in their way.
 		return now, ErrChanging
-	case now.Joint() || cm.configurationIndex > cm.commitIndex:
+	case cm.configurationIndex > cm.commitIndex:
+		// A joint one is never in force and committed here: finishChange has appended
+		// the next.
 		return now, ErrChanging
 	case next.Equal(now):
 		return now, nil // a repetition of what has been done
