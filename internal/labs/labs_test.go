@@ -111,7 +111,7 @@ type wrong struct {
 
 // wrongs returns what is in labs/wrong and in the zoo and changes what a student hands in.
 func wrongs(t *testing.T, root string, l Lab) (list []wrong) {
-	found, err := edits.Read(root, "labs/wrong/"+l.Part, "points", "first", "refused", "no build")
+	found, err := edits.Wrong(root, l.Part)
 	require.NoError(t, err)
 	for _, e := range found {
 		if e.Fields["refused"] == nil && e.Fields["no build"] == nil {
@@ -145,7 +145,7 @@ func TestWrongAndRight(t *testing.T) {
 		l := load(t, part)
 		list := wrongs(t, root, l)
 		require.GreaterOrEqual(t, len(list), 6, part)
-		variants, err := edits.Read(root, "labs/variants/"+part, "stories")
+		variants, err := edits.Variants(root, part)
 		require.NoError(t, err)
 		if !*all {
 			list, variants = list[:1], variants[:1]

@@ -25,9 +25,21 @@ type Edit struct {
 	bug zoo.Bug
 }
 
-// Read reads the edits of a folder relative to the root of the repository, in
-// the order of their names. Fields other than title must be among known.
-func Read(root, folder string, known ...string) ([]Edit, error) {
+// Wrong reads a part's wrong submissions, in the order of their names. A field says
+// what one gets: its points, the first failure, or why it is refused or not built.
+func Wrong(root, part string) ([]Edit, error) {
+	return read(root, "labs/wrong/"+part, "points", "first", "refused", "no build")
+}
+
+// Variants reads a part's correct variants. One that has the field stories leaves the
+// letter of Figure 2, so that no story can be told to it.
+func Variants(root, part string) ([]Edit, error) {
+	return read(root, "labs/variants/"+part, "stories")
+}
+
+// read reads the edits of a folder relative to the root of the repository. Fields
+// other than title must be among known.
+func read(root, folder string, known ...string) ([]Edit, error) {
 	files, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(folder), "*.txt"))
 	if err != nil {
 		return nil, err

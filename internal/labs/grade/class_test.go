@@ -52,12 +52,28 @@ func handIn(t *testing.T, lab labs.Lab, dir, login string, change edits.Edit) Su
 	return Submission{login, filepath.Join(dir, login)}
 }
 
-func readEdits(t *testing.T, folder string) []edits.Edit {
+// readEdits reads a part's edits with edits.Wrong or edits.Variants.
+func readEdits(t *testing.T, read func(root, part string) ([]edits.Edit, error), part string) []edits.Edit {
 	root, err := zoo.Root(".")
 	require.NoError(t, err)
-	found, err := edits.Read(root, folder, "points", "first", "refused", "no build", "stories")
+	found, err := read(root, part)
 	require.NoError(t, err)
 	return found
+}
+
+// chosen returns the labs whose submissions are marked: that of part 1, or with
+// -all every one.
+func chosen(t *testing.T) (chosen []labs.Lab) {
+	parts := labs.Parts()
+	if !*all {
+		parts = parts[:1]
+	}
+	for _, part := range parts {
+		lab, err := labs.Load(part)
+		require.NoError(t, err)
+		chosen = append(chosen, lab)
+	}
+	return chosen
 }
 
 func mark(t *testing.T, part string, submissions []Submission) Class {
@@ -68,14 +84,9 @@ func mark(t *testing.T, part string, submissions []Submission) Class {
 
 // Every wrong submission loses the points that it should, and is told why.
 func TestWrongSubmissions(t *testing.T) {
-	parts := labs.Parts()
-	if !*all {
-		parts = []string{"part1"}
-	}
-	for _, part := range parts {
-		lab, err := labs.Load(part)
-		require.NoError(t, err)
-		wrong := readEdits(t, "labs/wrong/"+part)
+	for _, lab := range chosen(t) {
+		part := lab.Part
+		wrong := readEdits(t, edits.Wrong, part)
 		require.GreaterOrEqual(t, len(wrong), 6, part)
 		if !*all {
 			wrong = slices.DeleteFunc(wrong, func(e edits.Edit) bool { return !slices.Contains(quick, e.Name) })
@@ -135,17 +146,12 @@ func note(t *testing.T, part string, e edits.Edit, m Mark) {
 
 // What is right gets all points, however it was written.
 func TestCorrectVariants(t *testing.T) {
-	parts := labs.Parts()
-	if !*all {
-		parts = []string{"part1"}
-	}
-	for _, part := range parts {
-		lab, err := labs.Load(part)
-		require.NoError(t, err)
+	for _, lab := range chosen(t) {
+		part := lab.Part
 		var submissions []Submission
 		dir := t.TempDir()
 		submissions = append(submissions, handIn(t, lab, dir, "solution", edits.Edit{}))
-		for _, e := range readEdits(t, "labs/variants/"+part) {
+		for _, e := range readEdits(t, edits.Variants, part) {
 			root, err := zoo.Root(".")
 			require.NoError(t, err)
 			changed, err := e.Apply(root)
@@ -175,9 +181,9 @@ func TestClassTwice(t *testing.T) {
 	}
 	lab, err := labs.Load(part)
 	require.NoError(t, err)
-	kinds := append([]edits.Edit{{}}, readEdits(t, "labs/variants/"+part)...)
+	kinds := append([]edits.Edit{{}}, readEdits(t, edits.Variants, part)...)
 	if *all {
-		kinds = append(kinds, readEdits(t, "labs/wrong/"+part)...)
+		kinds = append(kinds, readEdits(t, edits.Wrong, part)...)
 	}
 	dir := t.TempDir()
 	if *keep != "" {

@@ -114,7 +114,7 @@ func Targets(root, name string) ([]Target, error) {
 		return nil, fmt.Errorf("there is no part %q; there are part1 to part5", name)
 	}
 	targets := []Target{{Name: Solution, Title: "the part as it is", right: true, letter: true}}
-	variants, err := edits.Read(root, "labs/variants/"+name, "stories")
+	variants, err := edits.Variants(root, name)
 	if err != nil {
 		return nil, err
 	}
@@ -144,7 +144,7 @@ func Targets(root, name string) ([]Target, error) {
 		return targets, nil
 	}
 	// Few of the zoo's bugs of services can be seen in virtual time. Here are more.
-	wrong, err := edits.Read(root, "labs/wrong/"+name, "points", "first", "refused", "no build")
+	wrong, err := edits.Wrong(root, name)
 	if err != nil {
 		return nil, err
 	}
