@@ -193,7 +193,7 @@ func (c *cluster) send(s *testServer, messages []Message) {
 		case InstallSnapshotArgs:
 			if body.Length > 0 {
 				stored := s.snapshots[body.Snapshot.Index]
-				if !stored.same(body.Snapshot) {
+				if !stored.Same(body.Snapshot) {
 					continue
 				}
 				body.Data = stored.bytes[body.Offset : body.Offset+body.Length]
@@ -234,7 +234,7 @@ func (c *cluster) receive(s *testServer, chunk Chunk) (next []Effects) {
 		return []Effects{s.cm.Step(SnapshotDamaged{chunk.Snapshot})}
 	}
 	for _, other := range c.servers {
-		if from := other.snapshots[chunk.Snapshot.Index]; from.same(chunk.Snapshot) {
+		if from := other.snapshots[chunk.Snapshot.Index]; from.Same(chunk.Snapshot) {
 			c.seen["installed snapshot"]++
 			return c.stored(s, from)
 		}

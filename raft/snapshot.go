@@ -16,9 +16,9 @@ type Snapshot struct {
 	Checksum uint32 // CRC32C of the bytes
 }
 
-// same reports whether the bytes of two snapshots are equal: a part of the one
+// Same reports whether the bytes of two snapshots are equal: a part of the one
 // is a part of the other.
-func (s Snapshot) same(t Snapshot) bool {
+func (s Snapshot) Same(t Snapshot) bool {
 	return s.Index == t.Index && s.Term == t.Term && s.Size == t.Size && s.Checksum == t.Checksum
 }
 
@@ -190,7 +190,7 @@ func (cm *ConsensusModule) handleInstallSnapshot(from ServerID, args InstallSnap
 // receive takes a part if it is the next one, and returns where the next begins.
 func (cm *ConsensusModule) receive(args InstallSnapshotArgs) (next uint64) {
 	r := &cm.receiving
-	if !r.snapshot.same(args.Snapshot) {
+	if !r.snapshot.Same(args.Snapshot) {
 		*r = receiving{snapshot: args.Snapshot}
 	}
 	length := uint64(len(args.Data))
@@ -204,7 +204,7 @@ func (cm *ConsensusModule) receive(args InstallSnapshotArgs) (next uint64) {
 // handleSnapshotDamaged begins anew with a snapshot that has come with other
 // bytes than its checksum says.
 func (cm *ConsensusModule) handleSnapshotDamaged(ev SnapshotDamaged) {
-	if cm.receiving.snapshot.same(ev.Snapshot) {
+	if cm.receiving.snapshot.Same(ev.Snapshot) {
 		cm.receiving = receiving{}
 	}
 }

@@ -112,18 +112,13 @@ func (m *MapStorage) Receive(c raft.Chunk) error {
 
 // checkChunk says whether c is the next part of a snapshot of which this much has come.
 func checkChunk(c raft.Chunk, s raft.Snapshot, next uint64) error {
-	if c.Snapshot.Index == 0 || !sameSnapshot(c.Snapshot, s) || c.Offset != next {
+	if c.Snapshot.Index == 0 || !c.Snapshot.Same(s) || c.Offset != next {
 		return fmt.Errorf("%w: snapshot %d at %d, after %d bytes of snapshot %d", ErrBadChunk, c.Snapshot.Index, c.Offset, next, s.Index)
 	}
 	if left := s.Size - next; uint64(len(c.Data)) > left {
 		return fmt.Errorf("%w: %d bytes, but only %d are left of snapshot %d", ErrBadChunk, len(c.Data), left, s.Index)
 	}
 	return nil
-}
-
-// sameSnapshot reports whether two snapshots have the same bytes.
-func sameSnapshot(s, t raft.Snapshot) bool {
-	return s.Index == t.Index && s.Term == t.Term && s.Size == t.Size && s.Checksum == t.Checksum
 }
 
 // publish makes s the newest snapshot, unless it is not.
@@ -184,7 +179,7 @@ func (m *MapStorage) ReadSnapshot(s raft.Snapshot, offset uint64, b []byte) erro
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, have := range m.snapshots {
-		if sameSnapshot(have.Snapshot, s) {
+		if have.Same(s) {
 			if offset > s.Size || uint64(len(b)) > s.Size-offset {
 				return io.ErrUnexpectedEOF
 			}

@@ -74,7 +74,7 @@ func restoreSnapshot(fsys FS, dir string, s raft.Snapshot, store raft.StoreID, d
 		return err
 	}
 	_, err = io.CopyBuffer(u, data, make([]byte, snapshotBuffer))
-	if err == nil && !sameSnapshot(u.snapshot, s) {
+	if err == nil && !u.snapshot.Same(s) {
 		err = ErrDamagedSnapshot
 	}
 	if err == nil {

@@ -248,7 +248,7 @@ func (s *FileStorage) ReadSnapshot(snapshot raft.Snapshot, offset uint64, b []by
 	if err != nil {
 		return err
 	}
-	if stored == nil || !sameSnapshot(stored.Snapshot, snapshot) {
+	if stored == nil || !stored.Same(snapshot) {
 		return ErrNoSnapshot
 	}
 	if offset > stored.Size || uint64(len(b)) > stored.Size-offset {
