@@ -91,7 +91,8 @@ func (j journey) replace(ctx context.Context, old, next []int) error {
 	if err != nil {
 		return err
 	}
-	return j.retire(old...)
+	j.retire(old...)
+	return nil
 }
 
 func (j journey) addLearners(ctx context.Context, ids []int) (added []uint64, err error) {
@@ -128,7 +129,8 @@ func (j journey) removeLeader(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return j.retire(leader.id)
+	j.retire(leader.id)
+	return nil
 }
 
 // change makes one change of the members, against whatever the configuration is
@@ -156,19 +158,14 @@ func (r *run) change(ctx context.Context, what string, fill func(*api.MembersReq
 }
 
 // retire ends servers that are no members any more.
-func (j journey) retire(ids ...int) error {
-	for _, id := range ids {
-		for i, s := range j.servers {
-			if s.id == id {
-				s.kill()
-				s.raft.close()
-				s.http.close()
-				j.servers = append(j.servers[:i], j.servers[i+1:]...)
-				break
-			}
+func (j journey) retire(ids ...int) {
+	j.servers = slices.DeleteFunc(j.servers, func(s *server) bool {
+		if !slices.Contains(ids, s.id) {
+			return false
 		}
-	}
-	return nil
+		s.close()
+		return true
+	})
 }
 
 func (j journey) killLeader(ctx context.Context) error {

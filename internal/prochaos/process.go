@@ -121,6 +121,13 @@ func (s *server) kill() {
 	<-s.exited
 }
 
+// close ends the process and its proxies.
+func (s *server) close() {
+	s.kill()
+	s.raft.close()
+	s.http.close()
+}
+
 // terminate asks the process to stop, as an operator would, and waits until it
 // has, which must be soon and without complaint.
 func (s *server) terminate() error {

@@ -1,6 +1,7 @@
 package prochaos
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -112,20 +113,12 @@ type run struct {
 }
 
 func newRun(config Config) *run {
-	if config.Servers == 0 {
-		config.Servers = 3
-	}
-	if config.Clients == 0 {
-		config.Clients = 8
-	}
-	if config.Duration == 0 {
-		config.Duration = 20 * time.Second
-	}
+	config.Servers = cmp.Or(config.Servers, 3)
+	config.Clients = cmp.Or(config.Clients, 8)
+	config.Duration = cmp.Or(config.Duration, 20*time.Second)
+	config.ElectionTimeout = cmp.Or(config.ElectionTimeout, 300*time.Millisecond)
 	if config.Faults == nil {
 		config.Faults = AllFaults
-	}
-	if config.ElectionTimeout == 0 {
-		config.ElectionTimeout = 300 * time.Millisecond
 	}
 	if config.Log == nil {
 		config.Log = io.Discard
@@ -160,13 +153,7 @@ func (r *run) start() error {
 // close ends everything that runs.
 func (r *run) close() {
 	for _, s := range r.servers {
-		s.kill()
-		if s.raft != nil {
-			s.raft.close()
-		}
-		if s.http != nil {
-			s.http.close()
-		}
+		s.close()
 	}
 }
 
