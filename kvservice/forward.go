@@ -13,7 +13,8 @@ import (
 )
 
 // A forwarded request is its path, a space, the id of the request, a line feed,
-// and the body as the client wrote it; with an Idempotency-Key see keyed.go. The reply is the status, a line feed, and the body for the client.
+// and the body as the client wrote it; with an Idempotency-Key see keyed.go. The
+// reply is the status, a line feed, and the body for the client.
 
 func joinLine(line string, body []byte) []byte {
 	return append(append([]byte(line), '\n'), body...)

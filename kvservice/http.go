@@ -99,7 +99,7 @@ func (s *KVService) route(w *doorway, req *http.Request, path string) {
 	}
 	key, err := api.ParseIdempotencyKey(req.Header.Values(api.HeaderIdempotencyKey))
 	if err != nil {
-		writeBytes(w, api.HTTPStatus(api.StatusBadRequest), encode(refusalOf(err)))
+		writeAnswer(w, refusalOf(err))
 		return
 	}
 	ctx, cancel := context.WithTimeout(withKey(req.Context(), key), s.config.RequestTimeout)

@@ -3,7 +3,6 @@ package kvservice
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 
 	"raftkv/api"
 	"raftkv/kvservice/machine"
@@ -83,11 +82,7 @@ func (s *KVService) answer(ctx context.Context, path string, body []byte, mayFor
 	}
 	request, err := read(newRequest(), body, s.limits)
 	if err != nil {
-		var bad *api.RequestError
-		if errors.As(err, &bad) {
-			return encode(bad.Response())
-		}
-		return encode(api.Refuse(api.StatusBadRequest, err.Error()))
+		return encode(refusalOf(err))
 	}
 	switch r := request.(type) { // a read needs no leader, only its word
 	case *api.ScanRequest:
