@@ -69,63 +69,21 @@ var (
 // newMetrics returns the metrics of a service.
 func newMetrics(s *KVService) *metrics {
 	m := &metrics{
-		registry: prometheus.NewRegistry(),
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "raftkv_requests_total",
-			Help: "Requests of clients that were answered, by path and RespStatus.",
-		}, []string{"path", "status"}),
-		requestSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "raftkv_request_duration_seconds",
-			Help:    "Time from a client's request to its answer.",
-			Buckets: secondsBuckets,
-		}, []string{"path"}),
-		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "raftkv_requests_in_flight",
-			Help: "Requests of clients that are not answered yet.",
-		}),
-		reads: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "raftkv_reads_total",
-			Help: "Reads of clients by the level that they asked for.",
-		}, []string{"level"}),
-		forwarded: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "raftkv_forwarded_requests_total",
-			Help: "Requests passed on to the leader (out) or taken from another server (in).",
-		}, []string{"direction"}),
-		applied: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "raftkv_applied_commands_total",
-			Help: "Commands applied since the start, those read again from the log included, by what became of them.",
-		}, []string{"event"}),
-		ended: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "raftkv_sessions_ended_total",
-			Help: "Sessions and Idempotency-Keys forgotten since the start: unused for the retention (expired), or for room (evicted).",
-		}, []string{"reason"}),
-		commitLatency: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name:    "dedup_commit_latency_ms",
-			Help:    "Milliseconds from handing a command to Raft until it was applied, on the server that did so.",
-			Buckets: millisBuckets,
-		}),
-		staleReads: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "dedup_stale_read_total",
-			Help: "Reads that were answered from this server's state without asking the leader.",
-		}),
-		premature: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "dedup_premature_eviction_total",
-			Help: "Writes that came for a session that was not there (any more), as applied here since the start.",
-		}),
-		leaderChanges: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "raft_leader_changes_total",
-			Help: "Leaderships that this server has learned of since its start.",
-		}),
-		snapshotSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name:    "raftkv_snapshot_duration_seconds",
-			Help:    "Time to write a snapshot of the state.",
-			Buckets: secondsBuckets,
-		}),
-		saveSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name:    "raftkv_storage_save_duration_seconds",
-			Help:    "Time of a write to the log on disk, its sync included.",
-			Buckets: secondsBuckets,
-		}),
+		registry:       prometheus.NewRegistry(),
+		requests:       newCounterVec("raftkv_requests_total", "Requests of clients that were answered, by path and RespStatus.", "path", "status"),
+		requestSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "raftkv_request_duration_seconds", Help: "Time from a client's request to its answer.", Buckets: secondsBuckets}, []string{"path"}),
+		inFlight:       prometheus.NewGauge(prometheus.GaugeOpts{Name: "raftkv_requests_in_flight", Help: "Requests of clients that are not answered yet."}),
+		reads:          newCounterVec("raftkv_reads_total", "Reads of clients by the level that they asked for.", "level"),
+		forwarded:      newCounterVec("raftkv_forwarded_requests_total", "Requests passed on to the leader (out) or taken from another server (in).", "direction"),
+		applied:        newCounterVec("raftkv_applied_commands_total", "Commands applied since the start, those read again from the log included, by what became of them.", "event"),
+		ended:          newCounterVec("raftkv_sessions_ended_total", "Sessions and Idempotency-Keys forgotten since the start: unused for the retention (expired), or for room (evicted).", "reason"),
+
+		commitLatency:   newHistogram("dedup_commit_latency_ms", "Milliseconds from handing a command to Raft until it was applied, on the server that did so.", millisBuckets),
+		staleReads:      newCounter("dedup_stale_read_total", "Reads that were answered from this server's state without asking the leader."),
+		premature:       newCounter("dedup_premature_eviction_total", "Writes that came for a session that was not there (any more), as applied here since the start."),
+		leaderChanges:   newCounter("raft_leader_changes_total", "Leaderships that this server has learned of since its start."),
+		snapshotSeconds: newHistogram("raftkv_snapshot_duration_seconds", "Time to write a snapshot of the state.", secondsBuckets),
+		saveSeconds:     newHistogram("raftkv_storage_save_duration_seconds", "Time of a write to the log on disk, its sync included.", secondsBuckets),
 	}
 	// From the start on, so that the first of a kind shows as an increase.
 	for _, event := range []machine.Event{machine.EventCommitted, machine.EventDuplicate, machine.EventRefused, machine.EventMark} {
@@ -137,6 +95,18 @@ func newMetrics(s *KVService) *metrics {
 		state{s}, buildInfo(), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
 	return m
+}
+
+func newCounter(name, help string) prometheus.Counter {
+	return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+}
+
+func newCounterVec(name, help string, labels ...string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+}
+
+func newHistogram(name, help string, buckets []float64) prometheus.Histogram {
+	return prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets})
 }
 
 // handler answers a scrape.
