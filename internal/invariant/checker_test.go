@@ -43,6 +43,10 @@ func (p *puppet) setLog(terms ...raft.Term) {
 	p.status.LastTerm = p.log[len(terms)].Term
 }
 
+func newPuppet(id raft.ServerID) *puppet {
+	return &puppet{status: raft.Status{ID: id}, log: make([]raft.LogEntry, 1), next: 1}
+}
+
 // history plays a story to a checker and keeps its first complaint.
 type history struct {
 	checker *Checker
@@ -57,7 +61,7 @@ func newHistory(servers int) *history {
 	for i := range servers {
 		id := raft.ServerID(i + 1)
 		voters = append(voters, id)
-		h.puppets[id] = &puppet{status: raft.Status{ID: id}, log: make([]raft.LogEntry, 1), next: 1}
+		h.puppets[id] = newPuppet(id)
 	}
 	h.checker = New(voters...)
 	return h
@@ -203,15 +207,27 @@ func lateMessage(term raft.Term) *history {
 	return h
 }
 
-// TestInvariants tells each invariant a story that breaks it, and the legal
-// story that looks most like it.
+// contrast is a story that breaks an invariant, and the legal story that looks most
+// like it.
+type contrast struct {
+	name          string
+	invariant     string
+	broken, legal func() *history
+}
+
+func (c contrast) check(t *testing.T) {
+	t.Run(c.name, func(t *testing.T) {
+		var violation *Violation
+		if h := c.broken(); assert.Error(t, h.err) && assert.ErrorAs(t, h.err, &violation) {
+			assert.Equal(t, c.invariant, violation.Invariant, "%v", h.err)
+		}
+		assert.NoError(t, c.legal().err)
+	})
+}
+
+// TestInvariants tells each invariant a story that breaks it.
 func TestInvariants(t *testing.T) {
-	for _, c := range []struct {
-		name      string
-		invariant string
-		broken    func() *history
-		legal     func() *history
-	}{
+	for _, c := range []contrast{
 		{"two leaders of one term, one after the other", ElectionSafety,
 			func() *history {
 				h := newHistory(5)
@@ -748,13 +764,7 @@ func TestInvariants(t *testing.T) {
 				return h
 			}},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			var violation *Violation
-			if h := c.broken(); assert.Error(t, h.err) && assert.ErrorAs(t, h.err, &violation) {
-				assert.Equal(t, c.invariant, violation.Invariant, "%v", h.err)
-			}
-			assert.NoError(t, c.legal().err)
-		})
+		c.check(t)
 	}
 }
 
