@@ -41,13 +41,7 @@ func StoredIdentity(dir string) (Identity, error) { return storage.ReadIdentity(
 // FirstConfiguration is what a cluster begins with: all its first members vote.
 // A server that is to join one knows of none, and waits.
 func FirstConfiguration(members []Member) raft.Configuration {
-	var voters []raft.ServerID
-	var addresses []raft.Address
-	for _, m := range members {
-		voters = append(voters, m.ID)
-		addresses = append(addresses, raft.Address{ID: m.ID, Addr: m.Addr})
-	}
-	return raft.NewConfiguration(voters...).WithAddresses(addresses...)
+	return storage.FirstConfiguration(members)
 }
 
 // NodeConfig says where a server keeps its files and whom it talks to.

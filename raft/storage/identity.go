@@ -69,6 +69,18 @@ func JoinIdentity(cluster raft.ClusterID, clusterName string, server raft.Server
 	return Identity{Cluster: cluster, ClusterName: clusterName, Server: server, AddedAfter: after}
 }
 
+// FirstConfiguration is what a cluster begins with: all its first members vote.
+// A server that is to join one knows of none, and waits.
+func FirstConfiguration(members []Member) raft.Configuration {
+	var voters []raft.ServerID
+	var addresses []raft.Address
+	for _, m := range members {
+		voters = append(voters, m.ID)
+		addresses = append(addresses, raft.Address{ID: m.ID, Addr: m.Addr})
+	}
+	return raft.NewConfiguration(voters...).WithAddresses(addresses...)
+}
+
 // check refuses an identity that no server can have.
 func (id Identity) check() error {
 	if id.Server == raft.None {

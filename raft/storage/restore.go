@@ -26,7 +26,7 @@ func Restore(dir string, o Options, snapshot raft.Snapshot, data io.Reader) erro
 		return fmt.Errorf("%w: a cluster begins with a snapshot and with members", raft.ErrConfig)
 	}
 	snapshot.ConfigurationIndex = snapshot.Index
-	snapshot.Configuration = configurationOf(o.Identity)
+	snapshot.Configuration = FirstConfiguration(o.Identity.Members)
 	names, err := listDir(o.FS, dir)
 	if err != nil {
 		return err
@@ -54,16 +54,6 @@ func Restore(dir string, o Options, snapshot raft.Snapshot, data io.Reader) erro
 		err = makeFiles(dir, o, store, w.bytes)
 	}
 	return errors.Join(err, lock.Close())
-}
-
-func configurationOf(id Identity) raft.Configuration {
-	var voters []raft.ServerID
-	var addresses []raft.Address
-	for _, m := range id.Members {
-		voters = append(voters, m.ID)
-		addresses = append(addresses, raft.Address{ID: m.ID, Addr: m.Addr})
-	}
-	return raft.NewConfiguration(voters...).WithAddresses(addresses...)
 }
 
 // restoreSnapshot copies data to the file of a snapshot.
