@@ -78,7 +78,10 @@ func (s *simulation) accepts(n *node, peer raft.ServerID, store raft.StoreID, an
 		return true
 	}
 	if other := s.nodes[index(peer)]; !other.up || other.store != store {
-		return false // nobody is there to shake hands with (seed 709554)
+		// It is down, or has another disk by now, and this is a late message: nobody is
+		// there to shake hands with. To note the lost store would be to refuse for ever
+		// the one that was added in its place (seed 709554).
+		return false
 	}
 	files := n.disk.storage.(*storage.FileStorage)
 	had, known := files.KnownStores()[peer]
