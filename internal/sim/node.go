@@ -69,7 +69,7 @@ type node struct {
 	requests  raft.RequestID                       // the last number given to a question
 	taking    *taking                              // a snapshot that is being written
 	received  raft.Index                           // of the snapshot of which a part has come last
-	lease     lease
+	rounds    map[raft.Round]time.Duration         // when each began that this server leads
 	heard     heard
 	settledIn raft.Term // a leader of that term was heard which has committed an entry of it
 	known     bool      // it has heard a leader
@@ -157,7 +157,7 @@ func (s *simulation) start(n *node) {
 		index: n.index, id: n.id, disk: n.disk, life: n.life + 1,
 		pausedUntil: n.pausedUntil, slowDisk: n.slowDisk, clock: n.clock, luck: n.luck, crashes: n.crashes, back: n.back,
 		warp: n.warp, wiped: n.wiped, out: n.out, wipes: n.wipes, lost: n.lost,
-		up: true, inbox: n.inbox[:0], asked: map[raft.RequestID]func(raft.Answer){}, received: n.received,
+		up: true, inbox: n.inbox[:0], asked: map[raft.RequestID]func(raft.Answer){}, rounds: map[raft.Round]time.Duration{}, received: n.received,
 	}
 	if n.life > 1 {
 		n.back()
@@ -209,7 +209,9 @@ func (s *simulation) stop(n *node, power bool) {
 		underWay = n.saving
 		s.count(CrashInSave)
 	}
-	s.stopTaking(n)
+	if n.taking != nil {
+		s.count(SnapshotInterrupted)
+	}
 	before := n.lostSectors()
 	n.disk.crash(underWay, n.taking, power)
 	if n.lostSectors() > before {

@@ -29,11 +29,6 @@ var levelNames = [levels]string{"log", "linearizable", "lease", "stale"}
 // raft/server: voters' clocks may run up to a tenth faster.
 const leasePercent = 90
 
-// lease is what a server knows of when its rounds began.
-type lease struct {
-	began map[raft.Round]time.Duration
-}
-
 // heard says how fresh a log is: at that time a leader had committed up to index.
 type heard struct {
 	at, sent time.Duration // when it was heard, and when it was said
@@ -43,8 +38,9 @@ type heard struct {
 
 // hearsLeader notes what a leader says of its commit index. A new one knows less
 // than its predecessors did until it has committed an entry of its own term; until
-// then what it says tells nothing about age. Nor does an older message than one
-// that has come (seed 400819).
+// then what it says tells nothing about age. Nor does a message with less than an
+// earlier one had: it was overtaken, and its news is older than what is known here
+// (seed 400819).
 func (s *simulation) hearsLeader(n *node, args raft.AppendEntriesArgs) {
 	commit := args.LeaderCommit
 	e, ok := n.core.Entry(commit)
@@ -64,30 +60,27 @@ func (s *simulation) freshen(n *node, before *raft.Status, event raft.Event) {
 		n.known = true
 	}
 	if now.State != raft.Leader || now.Term != before.Term {
-		clear(n.lease.began)
+		clear(n.rounds)
 	}
 	if s.plan.levels[byLease]+s.plan.levels[stale] == 0 {
 		return
 	}
 	if now.Round > before.Round || now.Term > before.Term && now.Round > 0 {
-		if n.lease.began == nil {
-			n.lease.began = map[raft.Round]time.Duration{}
-		}
-		n.lease.began[now.Round] = s.now
+		n.rounds[now.Round] = s.now
 	}
 	if m, ok := event.(raft.Message); ok && m.From == now.LeaderID {
 		if args, ok := m.Body.(raft.AppendEntriesArgs); ok && args.Term == now.Term {
 			s.hearsLeader(n, args)
 		}
 	}
-	if began, known := n.lease.began[now.LeaseRound]; known {
+	if began, known := n.rounds[now.LeaseRound]; known {
 		n.heard = heard{began, began, now.LeaseIndex, true}
 	}
 }
 
 // leaseIndex is raft/server's LeaseIndex. The clock is the server's own.
 func (s *simulation) leaseIndex(n *node) (index raft.Index, ok bool) {
-	began, known := n.lease.began[n.status.LeaseRound]
+	began, known := n.rounds[n.status.LeaseRound]
 	if !known || n.status.LeaseRound == 0 {
 		return 0, false
 	}

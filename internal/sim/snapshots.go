@@ -133,13 +133,6 @@ func (s *simulation) snapshotTime(n *node) time.Duration {
 	return n.disk.random.around(s.plan.snapshotTime)
 }
 
-// stopTaking notes that a server stops while it writes a snapshot.
-func (s *simulation) stopTaking(n *node) {
-	if n.taking != nil {
-		s.count(SnapshotInterrupted)
-	}
-}
-
 // fillIn adds their bytes to the parts of snapshots. A part that cannot be read is
 // not sent: the snapshot has been replaced by a newer one.
 func (s *simulation) fillIn(n *node, messages []raft.Message) []raft.Message {
