@@ -7,7 +7,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -62,6 +61,8 @@ type nodeHash struct {
 	Keys     int
 	Sessions int
 	Error    string `json:",omitzero"`
+
+	skipped bool // it has passed the mark without noting it
 }
 
 // findHashes sets a mark and asks all members. The error says that there was none
@@ -89,48 +90,40 @@ func findHashes(ctx context.Context, client *kvclient.KVClient) (c checked, err 
 // askForHashes asks all members at once. again says that one has not noted this
 // mark and may note another.
 func askForHashes(ctx context.Context, client *kvclient.KVClient, members []api.Member, index uint64) (nodes []nodeHash, again bool) {
-	nodes = make([]nodeHash, len(members))
-	skipped := make([]bool, len(members))
 	// One that hangs must not take the time of everybody; half is left for others.
 	if deadline, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, time.Until(deadline)/2)
 		defer cancel()
 	}
-	var wg sync.WaitGroup
-	for i, m := range members {
-		wg.Go(func() {
-			nodes[i] = nodeHash{ID: m.ID, Endpoint: m.HTTP}
-			skipped[i] = nodes[i].ask(ctx, client, index)
-		})
-	}
-	wg.Wait()
-	return nodes, slices.Contains(skipped, true)
+	nodes = atOnce(members, func(m api.Member) nodeHash { return askForHash(ctx, client, m, index) })
+	return nodes, slices.ContainsFunc(nodes, func(n nodeHash) bool { return n.skipped })
 }
 
-// ask asks until the server has come to the mark. It reports whether the server
-// has passed it without noting it.
-func (n *nodeHash) ask(ctx context.Context, client *kvclient.KVClient, index uint64) (skipped bool) {
+// askForHash asks until the server has come to the mark.
+func askForHash(ctx context.Context, client *kvclient.KVClient, m api.Member, index uint64) nodeHash {
+	n := nodeHash{ID: m.ID, Endpoint: m.HTTP}
 	if n.Endpoint == "" {
 		n.Error = "its HTTP address is not known to the leader"
-		return false
+		return n
 	}
 	for {
 		answer, err := client.StateHash(ctx, n.Endpoint, index)
+		n.Error = shortly(err)
 		if err == nil {
-			n.Hash, n.Keys, n.Sessions, n.Error = answer.Hash, answer.Keys, answer.Sessions, ""
-			return false
+			n.Hash, n.Keys, n.Sessions = answer.Hash, answer.Keys, answer.Sessions
+			return n
 		}
-		n.Error = oneLine(innermost(err).Error())
 		var refusal *kvclient.StatusError
 		late := errors.As(err, &refusal) && refusal.Status == api.StatusTimeout
 		if !late {
-			return refusal != nil && refusal.Status == api.StatusNotFound
+			n.skipped = refusal != nil && refusal.Status == api.StatusNotFound
+			return n
 		}
 		select {
 		case <-time.After(checkPause):
 		case <-ctx.Done():
-			return false
+			return n
 		}
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -49,18 +48,10 @@ func snapshotTakeCommand() *cobra.Command {
 				return err
 			}
 			defer done()
-			results := make([]taken, len(f.list()))
-			var wg sync.WaitGroup
-			for i, endpoint := range f.list() {
-				wg.Go(func() {
-					answer, err := client.TakeSnapshot(ctx, endpoint)
-					results[i] = taken{Endpoint: endpoint, Snapshot: answer}
-					if err != nil {
-						results[i].Error = oneLine(innermost(err).Error())
-					}
-				})
-			}
-			wg.Wait()
+			results := atOnce(f.list(), func(endpoint string) taken {
+				answer, err := client.TakeSnapshot(ctx, endpoint)
+				return taken{endpoint, answer, shortly(err)}
+			})
 			if err := f.printTaken(cmd.OutOrStdout(), results); err != nil {
 				return err
 			}

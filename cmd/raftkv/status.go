@@ -56,19 +56,21 @@ leader. With -w table a second table says what each sees of the others.`,
 
 // askAll asks every endpoint at once for its status.
 func askAll(ctx context.Context, client *kvclient.KVClient, endpoints []string) []nodeView {
-	views := make([]nodeView, len(endpoints))
+	return atOnce(endpoints, func(endpoint string) nodeView {
+		status, err := client.Status(ctx, endpoint)
+		return nodeView{endpoint, status, shortly(err)}
+	})
+}
+
+// atOnce asks all servers at the same time; the answers are in their order.
+func atOnce[S, A any](servers []S, ask func(S) A) []A {
+	answers := make([]A, len(servers))
 	var wg sync.WaitGroup
-	for i, endpoint := range endpoints {
-		wg.Go(func() {
-			status, err := client.Status(ctx, endpoint)
-			views[i] = nodeView{Endpoint: endpoint, Status: status}
-			if err != nil {
-				views[i].Error = oneLine(innermost(err).Error())
-			}
-		})
+	for i, s := range servers {
+		wg.Go(func() { answers[i] = ask(s) })
 	}
 	wg.Wait()
-	return views
+	return answers
 }
 
 // askCluster asks every endpoint, and then the members of the cluster that these
@@ -114,6 +116,14 @@ func innermost(err error) error {
 		err = next
 	}
 	return err
+}
+
+// shortly says why a server has not answered; "" if it has.
+func shortly(err error) string {
+	if err == nil {
+		return ""
+	}
+	return oneLine(innermost(err).Error())
 }
 
 // leaderOf returns the server that leads, as the servers themselves say; 0 if
