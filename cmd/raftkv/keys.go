@@ -67,7 +67,7 @@ func checkLevel(level string) error {
 
 func getFailure(key string, err error) *failure {
 	var status *kvclient.StatusError
-	if errors.As(err, &status) && api.ExitCode(api.Refuse(status.Status, "")) == api.ExitRefused {
+	if errors.As(err, &status) && makesNoSense(status) {
 		return refused("cannot read %q: %v; correct it", key, status)
 	}
 	return unavailable("cannot read %q (%s); try again later (`raftkv status` shows the servers)", key, reason(err))

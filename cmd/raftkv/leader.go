@@ -6,7 +6,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"raftkv/api"
 	"raftkv/kvclient"
 )
 
@@ -60,7 +59,7 @@ func transferFailure(err error) *failure {
 	switch {
 	case errors.As(err, &open):
 		return unknown("leadership may have moved, or may still (%s); `raftkv status` shows who leads", reason(open.Err))
-	case errors.As(err, &status) && api.ExitCode(api.Refuse(status.Status, "")) == api.ExitRefused:
+	case errors.As(err, &status) && makesNoSense(status):
 		return refused("leadership has not moved: %s", status.Message)
 	}
 	return unavailable("leadership has not moved (%s); try again later (`raftkv status` shows the servers)", reason(err))

@@ -233,7 +233,7 @@ func changeFailure(err error) *failure {
 		return unknown("the change may have been made, or may still be (%s); look at `raftkv member list`, or repeat the command: what is done is not done again", reason(open.Err))
 	case errors.As(err, &status) && status.Status == api.StatusConfigurationChanged:
 		return &failure{api.ExitNotSwapped, "nothing was changed: somebody else has changed the members meanwhile; look at `raftkv member list` and decide again"}
-	case errors.As(err, &status) && api.ExitCode(api.Refuse(status.Status, "")) == api.ExitRefused:
+	case errors.As(err, &status) && makesNoSense(status):
 		return refused("nothing was changed: %s", status.Message)
 	}
 	return unavailable("nothing was changed (%s); repeat the command later (`raftkv status` shows the servers)", reason(err))

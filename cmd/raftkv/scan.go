@@ -58,7 +58,7 @@ to go on.`,
 
 func scanFailure(prefix string, err error) *failure {
 	var status *kvclient.StatusError
-	if errors.As(err, &status) && api.ExitCode(api.Refuse(status.Status, "")) == api.ExitRefused {
+	if errors.As(err, &status) && makesNoSense(status) {
 		return refused("cannot scan %q: %v; correct it", prefix, status)
 	}
 	return unavailable("cannot scan %q (%s); try again later (`raftkv status` shows the servers)", prefix, reason(err))

@@ -146,10 +146,16 @@ func writeFailure(w kvclient.Write, err error) error {
 		return unknown("%s may or may not have been applied (%s); run `raftkv session resume` to find out, or `raftkv session drop` to give it up", describe(w), reason(open.Err))
 	case errors.As(err, &status) && status.Status == api.StatusConditionFailed:
 		return &failure{api.ExitNotSwapped, fmt.Sprintf("%s was not applied: %s; read it and decide again", describe(w), status.Message)}
-	case errors.As(err, &status) && api.ExitCode(api.Refuse(status.Status, "")) == api.ExitRefused:
+	case errors.As(err, &status) && makesNoSense(status):
 		return refused("%s was not applied: %v; correct it", describe(w), status)
 	}
 	return unavailable("%s was not applied (%s); try again later (`raftkv status` shows the servers)", describe(w), reason(err))
+}
+
+// makesNoSense reports that the request was refused for what it says, so that to
+// repeat it is useless.
+func makesNoSense(status *kvclient.StatusError) bool {
+	return api.ExitCode(api.Refuse(status.Status, "")) == api.ExitRefused
 }
 
 // reason says in a few words why a call did not end well.
