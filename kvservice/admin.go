@@ -88,7 +88,7 @@ func (s *KVService) serveSnapshot(w http.ResponseWriter, req *http.Request) {
 		Server:        uint64(s.config.ID),
 		Index:         uint64(at.Index),
 		Term:          uint64(at.Term),
-		Configuration: configurationOf(at.configuration, at.configurationIndex),
+		Configuration: ConfigurationOf(at.configuration, at.configurationIndex),
 	}
 	w.Header().Set("Content-Type", "application/octet-stream")
 	if WriteSnapshotFile(stallingWriter{w, http.NewResponseController(w)}, header, state.WriteSnapshot) != nil {
@@ -179,14 +179,16 @@ func (s *KVService) membersResponse() *api.MembersResponse {
 	return &api.MembersResponse{
 		RespStatus:    api.StatusOK,
 		Outcome:       api.OutcomeApplied,
-		Configuration: configurationOf(configuration, index),
+		Configuration: ConfigurationOf(configuration, index),
 		Members:       s.members(configuration),
 		Leader:        uint64(leader),
 		LeaderHTTP:    s.config.HTTPAddrOf(leader),
 	}
 }
 
-func configurationOf(c raft.Configuration, index raft.Index) api.Configuration {
+// ConfigurationOf is a configuration and its index as answers and snapshot files
+// tell them.
+func ConfigurationOf(c raft.Configuration, index raft.Index) api.Configuration {
 	return api.Configuration{
 		Index:     uint64(index),
 		Voters:    numbersOf(c.Voters),

@@ -165,7 +165,7 @@ func (s *KVService) status() *api.StatusResponse {
 		SnapshotBytes: snapshots,
 		TransferTo:    uint64(now.TransferTo),
 		ClusterName:   s.config.ClusterName,
-		Configuration: configurationOf(configuration, index),
+		Configuration: ConfigurationOf(configuration, index),
 		Members:       s.members(configuration),
 	}
 }

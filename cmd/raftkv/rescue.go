@@ -6,7 +6,6 @@ import (
 	"io"
 	"io/fs"
 
-	"raftkv/api"
 	"raftkv/kvservice"
 	"raftkv/kvservice/machine"
 	"raftkv/raft"
@@ -62,17 +61,12 @@ func readDirectory(dir string) (m *machine.Machine, header kvservice.SnapshotHea
 		return nil, header, fmt.Errorf("the log in %s is empty, so there is nothing to save", dir)
 	}
 	return m, kvservice.SnapshotHeader{
-		Cluster:     fmt.Sprintf("%016x", uint64(identity.Cluster)),
-		ClusterName: identity.ClusterName,
-		Server:      uint64(identity.Server),
-		Index:       uint64(at.Index),
-		Term:        uint64(at.Term),
-		Configuration: api.Configuration{
-			Index:     uint64(configurationIndex),
-			Voters:    numbers(configuration.Voters),
-			OldVoters: numbers(configuration.OldVoters),
-			Learners:  numbers(configuration.Learners),
-		},
+		Cluster:       fmt.Sprintf("%016x", uint64(identity.Cluster)),
+		ClusterName:   identity.ClusterName,
+		Server:        uint64(identity.Server),
+		Index:         uint64(at.Index),
+		Term:          uint64(at.Term),
+		Configuration: kvservice.ConfigurationOf(configuration, configurationIndex),
 	}, nil
 }
 
@@ -83,14 +77,6 @@ func readStored(s storage.Storage, index raft.Index) (*machine.Machine, error) {
 	}
 	defer bytes.Close()
 	return machine.ReadSnapshot(bytes)
-}
-
-func numbers(ids []raft.ServerID) []uint64 {
-	var list []uint64
-	for _, id := range ids {
-		list = append(list, uint64(id))
-	}
-	return list
 }
 
 // saveDirectory writes what a data directory holds to a snapshot file.
