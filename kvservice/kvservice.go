@@ -7,19 +7,21 @@
 // what is a repetition is decided by kvservice/machine when an entry is
 // applied, never here.
 //
-//	kvservice.go  KVService, the updater and what a change of leadership means
-//	propose.go    a command on its way into the log and back
-//	requests.go   from JSON to commands, from results to JSON
-//	reads.go      reads that need no place in the log
-//	snapshots.go  a state in place of the log's beginning
-//	admin.go      snapshots, members and leadership for an operator
-//	forward.go    requests that reached a follower
-//	http.go       the HTTP interface of docs/http.md
-//	health.go     whether to restart a server, and whether to ask it
-//	metrics.go    what is counted
-//	record.go     what is logged, and the ids of requests
-//	hash.go       whether all servers have the same state
-//	node.go       Start: a whole server with files and sockets
+//	kvservice.go     KVService, the updater and what a change of leadership means
+//	propose.go       a command on its way into the log and back
+//	requests.go      from JSON to commands, from results to JSON
+//	reads.go         reads that need no place in the log
+//	snapshots.go     a state in place of the log's beginning
+//	admin.go         snapshots, members and leadership for an operator
+//	snapshotfile.go  a state as a file, with where it is from
+//	keyed.go         writes with an Idempotency-Key
+//	forward.go       requests that reached a follower
+//	http.go          the HTTP interface of docs/http.md
+//	health.go        whether to restart a server, and whether to ask it
+//	metrics.go       what is counted
+//	record.go        what is logged, and the ids of requests
+//	hash.go          whether all servers have the same state
+//	node.go          Start: a whole server with files and sockets
 package kvservice
 
 import (
