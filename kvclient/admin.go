@@ -105,8 +105,9 @@ func (c *KVClient) TakeSnapshot(ctx context.Context, serviceAddr string) (*api.S
 	return a.answer.(*api.SnapshotResponse), nil
 }
 
-// SaveSnapshot writes a snapshot file (docs/snapshot-format.md) of the present
-// store of one server, at an address as in [New], to w. It makes one attempt.
+// SaveSnapshot writes a snapshot file, as of GET /admin/snapshot (docs/http.md), of
+// the present store of one server, at an address as in [New], to w. It makes one
+// attempt.
 // level is api.ConsistencyLinearizable, and then the file holds every write that
 // was acknowledged before the call; or api.ConsistencyStale, for a server that
 // no leader can be reached from. After an error w holds a part of a file, or

@@ -15,7 +15,9 @@ import (
 
 // A snapshot file is what GET /admin/snapshot sends and `raftkv snapshot`
 // reads: a line of JSON, the header, then the bytes of the snapshot, which
-// docs/snapshot-format.md describes, and nothing behind them.
+// docs/snapshot-format.md describes, and nothing behind them. The files of that
+// name in a data directory (raft/storage) hold the same bytes behind a header of
+// their own: there the store's identity tells where they are from.
 
 // snapshotFormat begins the header, so that `head -c 30` tells what a file is.
 const snapshotFormat = "raftkv-snapshot-1"
