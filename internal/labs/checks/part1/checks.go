@@ -236,15 +236,8 @@ func (s server) vote(candidate raft.ServerID, term raft.Term, want bool) raft.Ef
 	did := map[bool]string{true: "votes for it", false: "does not"}
 	s.t.Want(granted == want, "One vote a term: the first candidate gets it, and nobody else (RV-1, RV-2)",
 		"server 1, a %s in term %d that has voted for %s, is asked by server %d for its vote in term %d, and %s",
-		before.State, before.Term, who(before.VotedFor), candidate, term, did[granted])
+		before.State, before.Term, run.Who(before.VotedFor), candidate, term, did[granted])
 	return out
-}
-
-func who(id raft.ServerID) string {
-	if id == raft.None {
-		return "nobody"
-	}
-	return fmt.Sprint("server ", id)
 }
 
 func (s server) is(state raft.CMState, why string) {

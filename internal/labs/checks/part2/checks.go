@@ -101,11 +101,11 @@ func oneCommand(t *run.T) {
 				t.Want(s.Submit("y=1").Refused(), "Only the leader takes commands (LEAD-2)", "%v, a %s, has taken a command", s, s.Status().State)
 			}
 		}
-		quiet(c)
+		run.Quiet(c)
 		c.Submit("x=1").WaitCommitted()
 		c.WaitAllApplied("x=1")
 		c.RunFor(time.Second)
-		quiet(c)
+		run.Quiet(c)
 		c.Submit("x=2").WaitCommitted()
 		c.WaitAllApplied("x=1", "x=2")
 	}
@@ -114,14 +114,14 @@ func oneCommand(t *run.T) {
 func catchesUp(t *run.T) {
 	c := cluster(t, 3)
 	leader := c.CheckSingleLeader()
-	quiet(c)
+	run.Quiet(c)
 	c.Commit("x=0")
-	quiet(c)
+	run.Quiet(c)
 	slow := c.Server(leader.ID()%3 + 1)
 	c.Isolate(slow)
 	for _, command := range []string{"x=1", "x=2", "x=3"} {
 		c.Commit(command)
-		quiet(c)
+		run.Quiet(c)
 	}
 	c.RunFor(time.Second) // it has newer terms now, so there will be a new leader, who must ask where it stands
 	c.Heal()
@@ -144,16 +144,16 @@ func conflictingTail(t *run.T) {
 
 	c := cluster(t, 5)
 	old := c.CheckSingleLeader()
-	quiet(c)
+	run.Quiet(c)
 	c.Isolate(old)
 	lost := []*rafttest.Submission{old.Submit("x=1"), old.Submit("x=2"), old.Submit("x=3")}
 	c.WaitForLeader()
 	for _, command := range []string{"y=1", "y=2"} {
 		c.RunFor(time.Second)
-		quiet(c)
+		run.Quiet(c)
 		c.Commit(command)
 	}
-	quiet(c)
+	run.Quiet(c)
 	c.Heal()
 	c.WaitAllApplied("y=1", "y=2")
 	for _, sub := range lost {

@@ -2,8 +2,6 @@ package part2
 
 import (
 	"fmt"
-	"slices"
-	"time"
 
 	"raftkv/internal/cores"
 	"raftkv/internal/labs/run"
@@ -13,17 +11,6 @@ import (
 
 func cluster(t *run.T, n int) *rafttest.Cluster {
 	return rafttest.NewSeed(t, t.Seed(), n, run.Nodes(t, cores.NewPart2))
-}
-
-// quiet runs until no message is under way and none will be for as long as one
-// may take. What is submitted then is overtaken by nothing: the stories about the
-// first steps do not ask what replication/4 asks.
-func quiet(c *rafttest.Cluster) {
-	c.RunUntil(func() bool {
-		return !slices.ContainsFunc(c.Waiting(), func(w rafttest.Waiting) bool {
-			return w.Kind == "message" || w.At-c.Now() <= rafttest.MaxDelay+time.Millisecond
-		})
-	})
 }
 
 // server is server 1 of some, without a cluster.
@@ -67,14 +54,7 @@ func (s server) vote(candidate raft.ServerID, term raft.Term, want bool) {
 	}
 	s.t.Want(granted == want, "One vote a term: the first candidate gets it, and nobody else (RV-1, RV-2)",
 		"server 1, a %s in term %d that has voted for %s, is asked by server %d for its vote in term %d; granted is %t",
-		before.State, before.Term, who(before.VotedFor), candidate, term, granted)
-}
-
-func who(id raft.ServerID) string {
-	if id == raft.None {
-		return "nobody"
-	}
-	return fmt.Sprint("server ", id)
+		before.State, before.Term, run.Who(before.VotedFor), candidate, term, granted)
 }
 
 // entries makes entries of these terms; each has a command of its own.

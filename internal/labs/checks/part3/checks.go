@@ -35,9 +35,9 @@ func noCrash(t *run.T) {
 	for _, n := range []int{1, 3, 5} {
 		c := cluster(t, n)
 		c.CheckSingleLeader()
-		quiet(c)
+		run.Quiet(c)
 		c.Submit("x=1").WaitCommitted()
-		quiet(c)
+		run.Quiet(c)
 		c.Submit("x=2").WaitCommitted()
 		c.WaitAllApplied("x=1", "x=2")
 	}
@@ -255,11 +255,11 @@ func restored(t *run.T) {
 func leaderCrashes(t *run.T) {
 	c := cluster(t, 3)
 	old := c.WaitForLeader()
-	quiet(c)
+	run.Quiet(c)
 	c.Submit("x=1").WaitCommitted()
 	c.Crash(old)
 	c.WaitForLeader()
-	quiet(c)
+	run.Quiet(c)
 	c.Submit("x=2").WaitCommitted()
 	c.Restart(old)
 	c.WaitApplied(old, "x=1", "x=2")

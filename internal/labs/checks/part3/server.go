@@ -3,7 +3,6 @@ package part3
 import (
 	"fmt"
 	"slices"
-	"time"
 
 	"raftkv/internal/cores"
 	"raftkv/internal/labs/run"
@@ -13,16 +12,6 @@ import (
 
 func cluster(t *run.T, n int) *rafttest.Cluster {
 	return rafttest.NewSeed(t, t.Seed(), n, run.Nodes(t, cores.NewPart3))
-}
-
-// quiet runs until no message is under way and none will be for as long as one
-// may take. What is submitted then is overtaken by nothing.
-func quiet(c *rafttest.Cluster) {
-	c.RunUntil(func() bool {
-		return !slices.ContainsFunc(c.Waiting(), func(w rafttest.Waiting) bool {
-			return w.Kind == "message" || w.At-c.Now() <= rafttest.MaxDelay+time.Millisecond
-		})
-	})
 }
 
 // server is server 1 of some, without a cluster, over a disk of ours.
@@ -94,13 +83,9 @@ func (s *server) vote(candidate raft.ServerID, args raft.RequestVoteArgs, want b
 		reply, ok := m.Body.(raft.RequestVoteReply)
 		return ok && m.To == candidate && reply.VoteGranted
 	})
-	voted := "nobody"
-	if before.VotedFor != raft.None {
-		voted = fmt.Sprint("server ", before.VotedFor)
-	}
 	s.t.Want(granted == want, "Votes: one in a term, for a candidate whose log is up to date (RV-1, RV-2)",
 		"server 1, a %s in term %d with entries of terms %v, has voted for %s; server %d, whose log ends at index %d, term %d, asks for its vote in term %d; granted is %t",
-		before.State, before.Term, s.log(), voted, candidate, args.LastLogIndex, args.LastLogTerm, args.Term, granted)
+		before.State, before.Term, s.log(), run.Who(before.VotedFor), candidate, args.LastLogIndex, args.LastLogTerm, args.Term, granted)
 	return out
 }
 
