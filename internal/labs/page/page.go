@@ -6,7 +6,9 @@ import (
 	_ "embed"
 	"html/template"
 	"io"
+	"maps"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -66,14 +68,12 @@ func NewStory(check, printed string) Story {
 	for text := range strings.Lines(steps) {
 		m := line.FindStringSubmatch(strings.TrimRight(text, "\n"))
 		server, _ := strconv.Atoi(m[2]) // nobody is 0
-		seen[server] = true
+		if server > 0 {
+			seen[server] = true
+		}
 		s.Rows = append(s.Rows, Row{At: m[1], Server: server, Text: m[3]})
 	}
-	for server := 1; len(s.Servers) < len(seen) && server < 10; server++ {
-		if seen[server] {
-			s.Servers = append(s.Servers, server)
-		}
-	}
+	s.Servers = slices.Sorted(maps.Keys(seen))
 	s.Left = max(0, len(s.Rows)-maxRows)
 	s.Rows = s.Rows[s.Left:]
 	for text := range strings.Lines(end) {
@@ -81,6 +81,3 @@ func NewStory(check, printed string) Story {
 	}
 	return s
 }
-
-// Columns is how wide a line is that belongs to no server.
-func (s Story) Columns() int { return len(s.Servers) }
