@@ -297,9 +297,9 @@ func (r *runner) run(ctx context.Context, t *Target) error {
 	return nil
 }
 
-// build compiles a test binary, without what a debugger wants. Nothing is written to the sources: go build's
-// -overlay puts the changed files and the student's in their place, and hides the
-// part's own tests.
+// build compiles a test binary, without what a debugger wants. Nothing is written to
+// the sources: go build's -overlay puts the changed files and the student's in their
+// place, and hides the part's own tests.
 func (r *runner) build(ctx context.Context, dir, binary string, t Target) error {
 	replace := map[string]string{}
 	place := func(name string) string { return filepath.Join(r.o.Root, r.p.dir, name) }
