@@ -34,15 +34,10 @@ func raftlab(t *testing.T, args ...string) (string, bool) {
 	program, err := os.Executable()
 	require.NoError(t, err)
 	out, err := exec.Command(program, args...).Output()
-	require.ErrorAs(t, orExit(err), new(*exec.ExitError), "%v: %s", args, out)
-	return string(out), err == nil
-}
-
-func orExit(err error) error {
-	if err == nil {
-		return &exec.ExitError{}
+	if err != nil {
+		require.ErrorAs(t, err, new(*exec.ExitError), "%v: %s", args, out)
 	}
-	return err
+	return string(out), err == nil
 }
 
 // solve puts the published sources of a part into a student's folder, with a change.
