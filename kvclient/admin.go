@@ -88,21 +88,16 @@ func (c *KVClient) administer(ctx context.Context, op operation, what string) (a
 // its store, so that its log can be cut short. It makes one attempt, which may
 // take long if the store is large. To repeat it does no harm.
 func (c *KVClient) TakeSnapshot(ctx context.Context, serviceAddr string) (*api.SnapshotResponse, error) {
-	ctx, done, err := c.begin(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
-	a := c.try(ctx, normalEndpoint(serviceAddr), operation{
+	answer, err := c.askOne(ctx, serviceAddr, operation{
 		method: http.MethodPost,
 		path:   api.PathAdminSnapshot,
 		body:   []byte("{}"),
 		answer: func() api.Response { return new(api.SnapshotResponse) },
-	})
-	if a.err != nil {
-		return nil, fmt.Errorf("kvclient: snapshot: %w", a.err)
+	}, "snapshot")
+	if err != nil {
+		return nil, err
 	}
-	return a.answer.(*api.SnapshotResponse), nil
+	return answer.(*api.SnapshotResponse), nil
 }
 
 // SaveSnapshot writes a snapshot file, as of GET /admin/snapshot (docs/http.md), of

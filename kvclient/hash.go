@@ -29,18 +29,13 @@ func (c *KVClient) Mark(ctx context.Context) (index uint64, err error) {
 // *[StatusError] with api.StatusNotFound says that the server never will, or has
 // forgotten it; with api.StatusTimeout, that it is still on its way.
 func (c *KVClient) StateHash(ctx context.Context, serviceAddr string, index uint64) (*api.HashResponse, error) {
-	ctx, done, err := c.begin(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
-	a := c.try(ctx, normalEndpoint(serviceAddr), operation{
+	answer, err := c.askOne(ctx, serviceAddr, operation{
 		method: http.MethodGet,
 		path:   fmt.Sprintf("%s?index=%d", api.PathAdminHash, index),
 		answer: func() api.Response { return new(api.HashResponse) },
-	})
-	if a.err != nil {
-		return nil, fmt.Errorf("kvclient: hash: %w", a.err)
+	}, "hash")
+	if err != nil {
+		return nil, err
 	}
-	return a.answer.(*api.HashResponse), nil
+	return answer.(*api.HashResponse), nil
 }

@@ -224,16 +224,25 @@ func (c *KVClient) ClusterID(ctx context.Context) (string, error) {
 // Status asks one server, at an address as in [New], for its view of the
 // cluster. It makes one attempt.
 func (c *KVClient) Status(ctx context.Context, serviceAddr string) (*api.StatusResponse, error) {
+	answer, err := c.askOne(ctx, serviceAddr, statusOperation(), "status")
+	if err != nil {
+		return nil, err
+	}
+	return answer.(*api.StatusResponse), nil
+}
+
+// askOne makes one attempt at one server, whoever leads.
+func (c *KVClient) askOne(ctx context.Context, serviceAddr string, op operation, what string) (api.Response, error) {
 	ctx, done, err := c.begin(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	a := c.try(ctx, normalEndpoint(serviceAddr), statusOperation())
+	a := c.try(ctx, normalEndpoint(serviceAddr), op)
 	if a.err != nil {
-		return nil, fmt.Errorf("kvclient: status: %w", a.err)
+		return nil, fmt.Errorf("kvclient: %s: %w", what, a.err)
 	}
-	return a.answer.(*api.StatusResponse), nil
+	return a.answer, nil
 }
 
 func statusOperation() operation {
