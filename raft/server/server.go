@@ -13,15 +13,21 @@
 // commitChan (what is committed and not yet consumed stays in the log).
 //
 // [Open] joins the server with the files and the sockets that a process uses.
+//
+//	server.go   the loop
+//	inbox.go    what waits for it
+//	calls.go    what others ask of it
+//	view.go     what others see of it, and how fresh that is
+//	timers.go   the module's timers
+//	stores.go   whether another server has lost its disk
+//	node.go     the files and sockets
 package server
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,11 +35,6 @@ import (
 	"raftkv/raft"
 	"raftkv/raft/storage"
 )
-
-// lease is how much of an election timeout a leader relies on, in percent. A
-// voter's clock may therefore run up to a tenth faster than the leader's. A
-// clock that stands still, in a machine that sleeps, is beyond any bound.
-const lease = 90
 
 // Transport carries messages to the other servers; raft/transport has two.
 type Transport interface {
@@ -111,25 +112,7 @@ type Server struct {
 	feed          chan []raft.CommitEntry
 	requests      raft.RequestID // the last number given to one
 	asked         map[raft.RequestID]chan<- raft.Answer
-	rounds        map[raft.Round]time.Time // when each round that may yet carry a lease began
-	heard         heard
-	settledIn     raft.Term                    // a leader of this term was heard that has committed an entry of it
-	progress      map[raft.ServerID]raft.Index // never changed once it is made
-}
-
-// heard says how fresh the log is: at that time a leader had committed up to index.
-type heard struct {
-	at    time.Time
-	index raft.Index
-}
-
-// view is what others may see of the loop.
-type view struct {
-	status        raft.Status
-	configuration raft.Configuration
-	leaseEnds     time.Time // zero: no lease
-	heard         heard
-	progress      map[raft.ServerID]raft.Index
+	notes         notes
 }
 
 // New returns a server that has read its storage and waits for Start. A config
@@ -165,7 +148,7 @@ func New(config Config) (*Server, error) {
 		cm:     cm,
 		last:   cm.Status(),
 		asked:  map[raft.RequestID]chan<- raft.Answer{},
-		rounds: map[raft.Round]time.Time{},
+		notes:  notes{rounds: map[raft.Round]time.Time{}},
 
 		configuration: cm.Configuration(),
 		// The module gives out a bounded number of entries before it hears of
@@ -220,174 +203,11 @@ func (s *Server) Err() error {
 	}
 }
 
-// Status reports the state after the last round of the loop.
-func (s *Server) Status() raft.Status { return s.view.Load().status }
-
-// Configuration returns the configuration in force and where it stands in the log.
-func (s *Server) Configuration() (raft.Configuration, raft.Index) {
-	v := s.view.Load()
-	return v.configuration, v.status.ConfigurationIndex
-}
-
 // Deliver takes in messages from the network. It blocks while too many wait,
 // so that a fast sender is slowed down by its connection, and drops them when
 // the server stops. Transports call it.
 func (s *Server) Deliver(messages []raft.Message) {
 	s.inbox.putMessages(messages, s.quit)
-}
-
-// Submit appends a command to the log if this server leads, and returns where.
-// That is no promise: the entry may still be overwritten, in which case
-// another one appears at its index. Watch commitChan. (Figure 2, LEAD-2)
-//
-// A *raft.NotLeaderError or raft.ErrBusy means that nothing was appended. After
-// ctx's error or ErrStopped the command may have been.
-func (s *Server) Submit(ctx context.Context, command []byte) (raft.Index, raft.Term, error) {
-	answers := make(chan raft.Submitted, 1)
-	if !s.inbox.putSubmit(submit{command, answers}) {
-		return 0, 0, raft.ErrBusy
-	}
-	a, err := await(ctx, s, answers)
-	if err != nil {
-		return 0, 0, err
-	}
-	return a.FirstIndex, a.Term, a.Err
-}
-
-// await waits for the loop's answer. The error is ctx's, or ErrStopped.
-func await[A any](ctx context.Context, s *Server, answers <-chan A) (a A, err error) {
-	select {
-	case a = <-answers:
-		return a, nil
-	case <-ctx.Done():
-		return a, ctx.Err()
-	case <-s.done:
-		select {
-		case a = <-answers: // it was answered first
-			return a, nil
-		default:
-			return a, ErrStopped
-		}
-	}
-}
-
-// ReadIndex returns the index up to which the state machine must have applied
-// before it may answer a linearizable read that begins now (thesis 6.4). It
-// costs a round of messages, which all reads share that come meanwhile. A
-// *raft.NotLeaderError says whom to ask instead; nothing else is to be undone
-// after an error either.
-func (s *Server) ReadIndex(ctx context.Context) (raft.Index, error) {
-	answers := make(chan raft.Answer, 1)
-	if !s.inbox.putRead(answers) {
-		return 0, raft.ErrBusy
-	}
-	return indexOf(await(ctx, s, answers))
-}
-
-// LeaseIndex is ReadIndex without asking anyone: the followers have promised to
-// elect nobody for some time, and ok says that this time is not over (thesis
-// 6.4.1). It relies on clocks: on each server, the monotonic clock must run
-// true to within a tenth. ok is false on a server that does not lead.
-func (s *Server) LeaseIndex() (index raft.Index, ok bool) {
-	v := s.view.Load()
-	return v.status.LeaseIndex, time.Now().Before(v.leaseEnds)
-}
-
-// Busy returns for how long the loop has been at what it does now: storing,
-// mostly. It is 0 while the loop waits for something to happen. A server whose
-// disk hangs is busy for seconds; one that is busy for much longer will hardly
-// come back.
-func (s *Server) Busy() time.Duration {
-	if began := s.busySince.Load(); began != nil {
-		return time.Since(*began)
-	}
-	return 0
-}
-
-// Heard returns when this server last knew what is committed, by its monotonic
-// clock, and up to where that was. The zero time means not since it started.
-// What has been applied up to index is not older than that, except for the time
-// that the leader's message took.
-func (s *Server) Heard() (at time.Time, index raft.Index) {
-	v := s.view.Load()
-	return v.heard.at, v.heard.index
-}
-
-// Progress returns up to where each follower's log was known to equal this
-// leader's at its last heartbeat; nil on a server that does not lead.
-func (s *Server) Progress() map[raft.ServerID]raft.Index {
-	if v := s.view.Load(); v.status.State == raft.Leader {
-		return v.progress
-	}
-	return nil
-}
-
-// ChangeConfiguration begins a change of the members, see
-// raft.ChangeConfiguration, and returns the index of its entry. The change has
-// ended when a configuration that is not joint is committed at or behind it.
-// After ctx's error or ErrStopped it may have begun.
-func (s *Server) ChangeConfiguration(ctx context.Context, expected raft.Index, next raft.Configuration) (raft.Index, error) {
-	return s.ask(ctx, func(id raft.RequestID) raft.Event {
-		return raft.ChangeConfiguration{Request: id, Expected: expected, Next: next}
-	})
-}
-
-// TransferLeadership hands leadership to a voter, or with raft.None to the one
-// that lacks least, and returns when this server does not lead any more; who
-// does, Status tells soon after. After raft.ErrTransferAborted it leads on.
-func (s *Server) TransferLeadership(ctx context.Context, to raft.ServerID) error {
-	_, err := s.ask(ctx, func(id raft.RequestID) raft.Event {
-		return raft.TransferLeadership{Request: id, To: to}
-	})
-	return err
-}
-
-func (s *Server) ask(ctx context.Context, event func(raft.RequestID) raft.Event) (raft.Index, error) {
-	answers := make(chan raft.Answer, 1)
-	if !s.inbox.putQuestion(question{event, answers}) {
-		return 0, raft.ErrBusy
-	}
-	return indexOf(await(ctx, s, answers))
-}
-
-func indexOf(a raft.Answer, err error) (raft.Index, error) {
-	if err != nil {
-		return 0, err
-	}
-	return a.Index, a.Err
-}
-
-// TakeSnapshot stores a snapshot of the state machine, so that the log may be
-// cut short: snapshot says of which state, write writes it. It blocks until the
-// snapshot is durable; the loop goes on meanwhile. One at a time. If a newer
-// snapshot has come meanwhile, this one is dropped, which is no error. An error
-// leaves everything as it was.
-func (s *Server) TakeSnapshot(snapshot raft.Snapshot, write func(io.Writer) error) error {
-	w, err := s.config.Storage.CreateSnapshot(snapshot)
-	if errors.Is(err, storage.ErrOlderSnapshot) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer w.Abort()
-	if err := write(w); err != nil {
-		return err
-	}
-	stored, err := w.Commit()
-	if errors.Is(err, storage.ErrOlderSnapshot) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	s.inbox.putEvent(raft.SnapshotStored{Snapshot: stored})
-	return nil
-}
-
-// Call hands a request to another server; see Transport.
-func (s *Server) Call(ctx context.Context, to raft.ServerID, payload []byte) ([]byte, error) {
-	return s.transport.Call(ctx, to, payload)
 }
 
 // fail ends the server because its disk has failed elsewhere than in the loop.
@@ -489,17 +309,7 @@ func (s *Server) step(effects *raft.Effects, event raft.Event) {
 	began := time.Now()
 	effects.Merge(s.cm.Step(event))
 	now := s.cm.Status()
-	if _, ok := event.(raft.HeartbeatTimeout); ok {
-		s.progress = s.cm.Matches()
-	}
-	if now.Round > s.last.Round {
-		s.rounds[now.Round] = began // before any of its messages leaves
-	}
-	if m, ok := event.(raft.Message); ok && m.From == now.LeaderID {
-		if args, ok := m.Body.(raft.AppendEntriesArgs); ok && args.Term == now.Term {
-			s.hearsLeader(began, now, args)
-		}
-	}
+	s.note(event, began, now)
 	if c := s.cm.Configuration(); !c.Equal(s.configuration) {
 		before := s.configuration
 		s.configuration = c
@@ -510,48 +320,12 @@ func (s *Server) step(effects *raft.Effects, event raft.Event) {
 	}
 	if now.State != s.last.State || now.Term != s.last.Term || now.LeaderID != s.last.LeaderID {
 		s.config.Logger.Debug("role", "id", now.ID, "role", now.State.String(), "raft.term", uint64(now.Term), "leader", uint64(now.LeaderID))
-		if now.State != raft.Leader || now.Term != s.last.Term {
-			clear(s.rounds)
-		}
 		s.publish() // before Observe, so that whoever it wakes sees the new state
 		if s.config.Observe != nil {
 			s.config.Observe(now)
 		}
 	}
 	s.last = now
-}
-
-// hearsLeader notes how fresh the log is by a leader's word. A new leader says less
-// than its predecessors knew until it has committed an entry of its own term; before
-// that its word tells nothing about age. Nor does an older message than one that
-// has come.
-func (s *Server) hearsLeader(at time.Time, now raft.Status, args raft.AppendEntriesArgs) {
-	commit := args.LeaderCommit
-	e, ok := s.cm.Entry(commit)
-	if ok && e.Term == args.Term || commit == now.LastIndex && now.LastTerm == args.Term {
-		s.settledIn = args.Term
-	}
-	if s.settledIn == args.Term && commit >= s.heard.index {
-		s.heard = heard{at, commit}
-	}
-}
-
-// publish lets others see the present state.
-func (s *Server) publish() {
-	v := view{status: s.cm.Status(), configuration: s.configuration}
-	if round := v.status.LeaseRound; round != 0 {
-		if began, known := s.rounds[round]; known {
-			v.leaseEnds = began.Add(s.config.ElectionTimeout * lease / 100)
-			s.heard = heard{began, v.status.LeaseIndex}
-		}
-		for r := range s.rounds {
-			if r < round {
-				delete(s.rounds, r)
-			}
-		}
-	}
-	v.heard, v.progress = s.heard, s.progress
-	s.view.Store(&v)
 }
 
 // carryOut does what raft.Effects lists, in its order, and returns what is to be
@@ -664,55 +438,4 @@ func (s *Server) runFeed() {
 		}
 		s.inbox.putApplied(entries[len(entries)-1].Index)
 	}
-}
-
-// timers holds when each timer is due, as a point of the monotonic clock. One
-// restart costs a store; the clock is read once a round.
-type timers [len(raft.Timers{})]struct {
-	due    time.Time // zero: not running
-	number raft.TimerNumber
-}
-
-func (t *timers) set(changes raft.Timers, config Config) {
-	for kind, change := range changes {
-		switch change.Action {
-		case raft.RestartTimer:
-			t[kind].due, t[kind].number = time.Now().Add(timeout(raft.TimerKind(kind), config)), change.Number
-		case raft.StopTimer:
-			t[kind].due = time.Time{}
-		}
-	}
-}
-
-func timeout(kind raft.TimerKind, config Config) time.Duration {
-	switch kind {
-	case raft.ElectionTimer:
-		return config.ElectionTimeout + rand.N(config.ElectionTimeout)
-	case raft.HeartbeatTimer:
-		return config.HeartbeatInterval
-	}
-	return config.ElectionTimeout
-}
-
-// wait returns how long it is until the next timer is due.
-func (t *timers) wait(now time.Time) time.Duration {
-	wait := time.Hour
-	for _, timer := range t {
-		if !timer.due.IsZero() {
-			wait = min(wait, timer.due.Sub(now))
-		}
-	}
-	return max(wait, 0)
-}
-
-// fired returns the events of the timers that are due, and stops these.
-func (t *timers) fired(now time.Time) []raft.Event {
-	var events []raft.Event
-	for kind := range t {
-		if due := t[kind].due; !due.IsZero() && !due.After(now) {
-			t[kind].due = time.Time{}
-			events = append(events, raft.Timeout(raft.TimerKind(kind), t[kind].number))
-		}
-	}
-	return events
 }
