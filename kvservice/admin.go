@@ -312,21 +312,6 @@ func (s *KVService) changeRefused(err error) api.Response {
 	return s.refused(err)
 }
 
-// refused is the answer to what the leader has not done, or may have.
-func (s *KVService) refused(err error) api.Response {
-	switch {
-	case isNotLeader(err):
-		return s.refuse(api.StatusNotLeader, "this server has just ceased to lead; nothing was done, try again")
-	case errors.Is(err, raft.ErrTransferring):
-		return s.refuse(api.StatusBusy, "leadership is being handed over; nothing was done, try again")
-	case errors.Is(err, raft.ErrBusy):
-		return s.refuse(api.StatusBusy, "too much is unfinished; nothing was done, try again")
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return s.refuse(api.StatusTimeout, "it was not finished in time; it may have been done or may still be")
-	}
-	return s.refuse(api.StatusFailedCommit, fmt.Sprintf("%v; it may have been done or may still be", err))
-}
-
 // inForce reports whether everything that a request names is as it wants it.
 func inForce(c raft.Configuration, r *api.MembersRequest) bool {
 	for _, m := range r.Add {

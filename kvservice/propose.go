@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"time"
 
 	"raftkv/api"
@@ -55,13 +56,7 @@ func (s *KVService) proposeFor(ctx context.Context, command machine.Command, res
 			return s.response(ctx, respond, a)
 		default:
 		}
-		if errors.Is(err, raft.ErrBusy) {
-			return s.refuse(api.StatusBusy, "too much is unfinished; nothing was done, try again")
-		}
-		if errors.Is(err, raft.ErrTransferring) {
-			return s.refuse(api.StatusBusy, "leadership is being handed over; nothing was done, try again")
-		}
-		return s.refuse(api.StatusNotLeader, "this server has just ceased to lead; nothing was done, try again")
+		return s.refused(err)
 	}
 	// Any other error leaves open whether the command went into the log, so this
 	// waits for its answer as if it had.
@@ -131,6 +126,21 @@ func (s *KVService) response(ctx context.Context, respond func(answer) api.Respo
 // come back. It must not say "failed", and not "please retry" either.
 func (s *KVService) unknown(status api.Status, why string) api.Response {
 	return s.refuse(status, why+"; it may have been applied or may still be: repeat it only with the same ClientID and RequestID")
+}
+
+// refused is the answer to what the leader has not done, or may have.
+func (s *KVService) refused(err error) api.Response {
+	switch {
+	case isNotLeader(err):
+		return s.refuse(api.StatusNotLeader, "this server has just ceased to lead; nothing was done, try again")
+	case errors.Is(err, raft.ErrTransferring):
+		return s.refuse(api.StatusBusy, "leadership is being handed over; nothing was done, try again")
+	case errors.Is(err, raft.ErrBusy):
+		return s.refuse(api.StatusBusy, "too much is unfinished; nothing was done, try again")
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return s.refuse(api.StatusTimeout, "it was not finished in time; it may have been done or may still be")
+	}
+	return s.refuse(api.StatusFailedCommit, fmt.Sprintf("%v; it may have been done or may still be", err))
 }
 
 // refuse returns an answer without a result, with a hint where the leader is.
