@@ -64,9 +64,7 @@ func (s *KVService) serveWatcher(w http.ResponseWriter, req *http.Request, path 
 // should not. What a new start does not help against is no reason: no leader, no
 // majority, much to catch up with.
 func (s *KVService) notAlive() string {
-	select {
-	case <-s.attached:
-	default:
+	if !isClosed(s.attached) {
 		return "" // it has not begun yet
 	}
 	if busy := s.raft.Busy(); busy > stuckAfter {
@@ -81,17 +79,10 @@ func (s *KVService) notAlive() string {
 // notReady says why clients had better ask another server now; "" if they may
 // ask this one.
 func (s *KVService) notReady() string {
-	select {
-	case <-s.attached:
-	default:
+	if !isClosed(s.attached) {
 		return "starting: the log is being read"
 	}
-	select {
-	case <-s.stopped:
-		return "stopping"
-	default:
-	}
-	if s.stopping.Load() {
+	if s.stopping.Load() || isClosed(s.stopped) {
 		return "stopping"
 	}
 	if trouble := s.notAlive(); trouble != "" {
@@ -109,16 +100,16 @@ func (s *KVService) notReady() string {
 	if applied+readyLag < committed {
 		return fmt.Sprintf("not caught up: applied %d of %d", applied, committed)
 	}
-	if now.LeaderID == s.config.ID && (leads == nil || !leads.usable()) {
+	if now.LeaderID == s.config.ID && (leads == nil || !isClosed(leads.ready)) {
 		return "this server leads, and is still applying what earlier leaders left"
 	}
 	return ""
 }
 
-// usable reports whether the leader takes writes.
-func (l *leadership) usable() bool {
+// isClosed reports whether what a channel announces by closing has come to pass.
+func isClosed(c <-chan struct{}) bool {
 	select {
-	case <-l.ready:
+	case <-c:
 		return true
 	default:
 		return false

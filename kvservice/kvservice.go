@@ -135,7 +135,6 @@ type leadership struct {
 	// applied and the settings stand in the log. Before that nobody knows what
 	// time it is in the log, and a write could come before the settings.
 	ready     chan struct{}
-	isReady   bool
 	clockRuns bool
 
 	over chan struct{} // closed when the leadership has ended
@@ -258,8 +257,7 @@ func (s *KVService) advanceLeadership(l *leadership, entry raft.CommitEntry) {
 			go s.writeSettings()
 		}
 	}
-	if l.clockRuns && written && !l.isReady {
-		l.isReady = true
+	if l.clockRuns && written && !isClosed(l.ready) {
 		close(l.ready)
 	}
 }

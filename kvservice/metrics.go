@@ -195,9 +195,7 @@ func (c state) Describe(descriptions chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector. Before Run there is nothing to see.
 func (c state) Collect(out chan<- prometheus.Metric) {
 	s := c.s
-	select {
-	case <-s.attached:
-	default:
+	if !isClosed(s.attached) {
 		return
 	}
 	put := func(f *prometheus.Desc, value float64, labels ...string) {

@@ -224,9 +224,9 @@ func (n *Node) endWith(reason error) {
 	}
 }
 
-// Stop ends the node: it hands leadership over if it leads, waits for requests under way for up to five seconds,
-// then closes everything, and returns what had gone wrong before, or nil.
-// Calling it twice is fine.
+// Stop ends the node: it hands leadership over if it leads, waits for requests
+// under way for up to five seconds, then closes everything, and returns what had
+// gone wrong before, or nil. Calling it twice is fine.
 func (n *Node) Stop() error {
 	n.endWith(nil)
 	<-n.done
