@@ -34,29 +34,27 @@ func run(disk *simdisk.Disk, saves []raft.Save) (acknowledged raft.PersistentSta
 	return acknowledged, possible, nil
 }
 
-// atEveryOperation runs saves once to count the operations of the disk, and
-// then once per operation and seed, with damage arranged for that operation.
-func atEveryOperation(t *testing.T, saves []raft.Save, seeds int, check func(t *testing.T, disk *simdisk.Disk, n int)) {
+// atEveryOperation does everything once to count the operations of the disk, and
+// then calls check per operation and seed, for damage at that operation.
+func atEveryOperation(t *testing.T, everything func(*simdisk.Disk) error, seeds int, check func(t *testing.T, disk *simdisk.Disk, n int)) {
 	disk := newDisk(0)
-	_, _, err := run(disk, saves)
-	require.NoError(t, err)
+	require.NoError(t, everything(disk))
 	operations := disk.Counters().Ops
 	require.Greater(t, operations, 10)
 	for n := range operations {
 		for seed := range seeds {
-			t.Run(fmt.Sprintf("operation %d seed %d", n, seed), func(t *testing.T) {
-				check(t, newDisk(uint64(seed)), n)
-			})
+			if !t.Run(fmt.Sprintf("operation %d seed %d", n, seed), func(t *testing.T) { check(t, newDisk(uint64(seed)), n) }) {
+				return
+			}
 		}
 	}
 }
 
-// recoverAndGoOn restarts after a crash, with further losses of power during
-// the recovery, and makes sure that the server finds one of the possible
-// states, keeps it, and can go on.
-func recoverAndGoOn(t *testing.T, disk *simdisk.Disk, possible []raft.PersistentState) {
+// startThroughCrashes starts after a crash, with a further loss of power at each
+// operation of the start.
+func startThroughCrashes(t *testing.T, disk *simdisk.Disk) {
 	for n := 0; ; n++ {
-		disk.CrashAfter(n) // during the recovery, at each of its operations
+		disk.CrashAfter(n)
 		s, err := storage.Open(dir, options(disk))
 		if err == nil {
 			require.NoError(t, s.Close())
@@ -66,6 +64,13 @@ func recoverAndGoOn(t *testing.T, disk *simdisk.Disk, possible []raft.Persistent
 		disk.Crash()
 	}
 	disk.Crash()
+}
+
+// recoverAndGoOn restarts after a crash, with further losses of power during
+// the recovery, and makes sure that the server finds one of the possible
+// states, keeps it, and can go on.
+func recoverAndGoOn(t *testing.T, disk *simdisk.Disk, possible []raft.PersistentState) {
+	startThroughCrashes(t, disk)
 	found := load(t, open(t, disk))
 	require.Contains(t, possible, found)
 	disk.Crash() // what a server has been shown must not go away
@@ -93,10 +98,15 @@ var truncation = []raft.Save{
 	saveAt(4, 6, entries(4, 1, 10)...),
 }
 
+func saveTruncation(disk *simdisk.Disk) error {
+	_, _, err := run(disk, truncation)
+	return err
+}
+
 // PE-03, PE-07, DK-01, DK-04: power may be lost after any operation.
 func TestPowerLossAtEveryOperation(t *testing.T) {
 	lost := 0
-	atEveryOperation(t, truncation, 8, func(t *testing.T, disk *simdisk.Disk, n int) {
+	atEveryOperation(t, saveTruncation, 8, func(t *testing.T, disk *simdisk.Disk, n int) {
 		disk.CrashAfter(n)
 		_, possible, err := run(disk, truncation)
 		require.ErrorIs(t, err, simdisk.ErrPowerOff)
@@ -110,7 +120,7 @@ func TestPowerLossAtEveryOperation(t *testing.T) {
 // The process may die after any operation. The next one finds names and bytes
 // that are in memory only, and must not build on them before they are durable.
 func TestDeathAtEveryOperation(t *testing.T) {
-	atEveryOperation(t, truncation, 8, func(t *testing.T, disk *simdisk.Disk, n int) {
+	atEveryOperation(t, saveTruncation, 8, func(t *testing.T, disk *simdisk.Disk, n int) {
 		disk.CrashAfter(n)
 		_, possible, err := run(disk, truncation)
 		require.ErrorIs(t, err, simdisk.ErrPowerOff)
@@ -129,7 +139,7 @@ func TestDeathAtEveryOperation(t *testing.T) {
 // it. The disk of this test forgets what a failed sync has not written.
 func TestFailureOfEveryOperationPoisons(t *testing.T) {
 	harmless := map[int]bool{}
-	atEveryOperation(t, truncation, 4, func(t *testing.T, disk *simdisk.Disk, n int) {
+	atEveryOperation(t, saveTruncation, 4, func(t *testing.T, disk *simdisk.Disk, n int) {
 		disk.FailAfter(n, errDisk)
 		s, err := storage.Open(dir, options(disk))
 		if err != nil {

@@ -124,31 +124,14 @@ func TestHoleInsideTheLastBatch(t *testing.T) {
 	after := disk.ReadFile(segmentFile(1))
 	require.NoError(t, s.Close())
 
-	places := spans(after)
-	written := places[len(places)-1].end
-	from, to := places[4].start/simdisk.SectorSize, (written+simdisk.SectorSize-1)/simdisk.SectorSize
+	batch := spans(after)[4:]
+	from, to := sectorsOf(batch)
 	require.GreaterOrEqual(t, to-from, 7)
 	holes := 0
 	for subset := range 1 << (to - from) {
-		torn := slices.Clone(before)
-		firstLost := written
-		for i := range to - from {
-			lo, hi := (from+i)*simdisk.SectorSize, (from+i+1)*simdisk.SectorSize
-			if subset>>i&1 == 1 {
-				copy(torn[lo:hi], after[lo:hi])
-			} else {
-				firstLost = min(firstLost, max(lo, places[4].start))
-			}
-		}
+		torn, firstLost, whole := tear(before, after, batch, subset)
 		disk.WriteFile(segmentFile(1), torn)
-
-		whole := 0 // records of the last batch before the first hole
-		for _, place := range places[4:] {
-			if place.end <= firstLost {
-				whole++
-			}
-		}
-		if whole < len(places)-4 && !isZero(torn[firstLost:]) {
+		if whole < len(batch) && !isZero(torn[firstLost:]) {
 			holes++
 		}
 		disk.Kill()

@@ -6,6 +6,7 @@ import (
 	"hash/crc32"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -144,6 +145,33 @@ func spans(segment []byte) []span {
 		at = end
 	}
 	return all
+}
+
+// sectorsOf returns the sectors, from and up to, in which a batch stands.
+func sectorsOf(batch []span) (from, to int) {
+	return batch[0].start / simdisk.SectorSize, (batch[len(batch)-1].end + simdisk.SectorSize - 1) / simdisk.SectorSize
+}
+
+// tear returns the segment after a loss of power while a batch was written: of its
+// sectors those in subset have come, a bit for each. firstLost is where the first
+// hole begins, and whole how many records are complete before it.
+func tear(before, after []byte, batch []span, subset int) (torn []byte, firstLost, whole int) {
+	torn, firstLost = slices.Clone(before), batch[len(batch)-1].end
+	from, to := sectorsOf(batch)
+	for i := range to - from {
+		lo, hi := (from+i)*simdisk.SectorSize, (from+i+1)*simdisk.SectorSize
+		if subset>>i&1 == 1 {
+			copy(torn[lo:hi], after[lo:hi])
+		} else {
+			firstLost = min(firstLost, max(lo, batch[0].start))
+		}
+	}
+	for _, place := range batch {
+		if place.end <= firstLost {
+			whole++
+		}
+	}
+	return torn, firstLost, whole
 }
 
 func save(t require.TestingT, s storage.Storage, saves ...raft.Save) {

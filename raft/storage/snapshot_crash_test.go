@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"syscall"
 	"testing"
 
@@ -123,35 +122,18 @@ func live(disk *simdisk.Disk, steps []step) (possible []twin, at string, err err
 	return []twin{w}, "", nil
 }
 
-// atEveryOperationOf calls check for every operation of the disk during the
-// steps, and each seed.
-func atEveryOperationOf(t *testing.T, steps []step, seeds int, check func(t *testing.T, disk *simdisk.Disk, n int)) {
-	disk := newDisk(0)
-	_, at, err := live(disk, steps)
-	require.NoError(t, err, at)
-	for n := range disk.Counters().Ops {
-		for seed := range seeds {
-			if !t.Run(fmt.Sprintf("operation %d seed %d", n, seed), func(t *testing.T) { check(t, newDisk(uint64(seed)), n) }) {
-				return
-			}
-		}
+func liveALife(disk *simdisk.Disk) error {
+	_, at, err := live(disk, life)
+	if err != nil {
+		return fmt.Errorf("%s: %w", at, err)
 	}
+	return nil
 }
 
 // recoverAndLive starts after a crash, with further losses of power during the
 // start, finds one of the possible states, and goes on from it.
 func recoverAndLive(t *testing.T, disk *simdisk.Disk, possible []twin) {
-	for n := 0; ; n++ {
-		disk.CrashAfter(n)
-		s, err := storage.Open(dir, options(disk))
-		if err == nil {
-			require.NoError(t, s.Close())
-			break
-		}
-		require.ErrorIs(t, err, simdisk.ErrPowerOff)
-		disk.Crash()
-	}
-	disk.Crash()
+	startThroughCrashes(t, disk)
 	s := open(t, disk)
 	found := requireFound(t, s, possible)
 	require.Empty(t, s.Warnings())
@@ -184,7 +166,7 @@ func recoverAndLive(t *testing.T, disk *simdisk.Disk, possible []twin) {
 // resetting and compacting.
 func TestPowerLossAtEveryOperationOfALife(t *testing.T) {
 	cut := map[string]int{}
-	atEveryOperationOf(t, life, 6, func(t *testing.T, disk *simdisk.Disk, n int) {
+	atEveryOperation(t, liveALife, 6, func(t *testing.T, disk *simdisk.Disk, n int) {
 		disk.CrashAfter(n)
 		possible, at, err := live(disk, life)
 		require.ErrorIs(t, err, simdisk.ErrPowerOff)
@@ -201,7 +183,7 @@ func TestPowerLossAtEveryOperationOfALife(t *testing.T) {
 // only, and then power is lost: a log that was reset for a snapshot whose name is
 // gone would be the end of the server.
 func TestDeathAtEveryOperationOfALife(t *testing.T) {
-	atEveryOperationOf(t, life, 4, func(t *testing.T, disk *simdisk.Disk, n int) {
+	atEveryOperation(t, liveALife, 4, func(t *testing.T, disk *simdisk.Disk, n int) {
 		disk.CrashAfter(n)
 		possible, _, err := live(disk, life)
 		require.ErrorIs(t, err, simdisk.ErrPowerOff)
@@ -221,7 +203,7 @@ func TestDeathAtEveryOperationOfALife(t *testing.T) {
 // alone, unless it is the publication; everything else ends the storage.
 func TestFailureOfEveryOperationOfALife(t *testing.T) {
 	wentOn, ended, unnoticed := map[string]int{}, map[string]int{}, map[int]bool{}
-	atEveryOperationOf(t, life, 4, func(t *testing.T, disk *simdisk.Disk, n int) {
+	atEveryOperation(t, liveALife, 4, func(t *testing.T, disk *simdisk.Disk, n int) {
 		disk.FailAfter(n, errDisk)
 		var w twin
 		s, err := storage.Open(dir, options(disk))
@@ -285,28 +267,12 @@ func TestEverySubsetOfTheSectorsOfAReset(t *testing.T) {
 	before := disk.ReadFile(segmentFile(1))
 	require.NoError(t, s.Save(last))
 	after := disk.ReadFile(segmentFile(1))
-	places := spans(after)
-	batch := places[len(spans(before)):]
+	batch := spans(after)[len(spans(before)):]
 	require.Len(t, batch, 14)
-	from, to := batch[0].start/simdisk.SectorSize, (batch[13].end+simdisk.SectorSize-1)/simdisk.SectorSize
+	from, to := sectorsOf(batch)
 	require.GreaterOrEqual(t, to-from, 8)
 	for subset := range 1 << (to - from) {
-		torn := slices.Clone(before)
-		firstLost := len(after)
-		for i := range to - from {
-			lo, hi := (from+i)*simdisk.SectorSize, (from+i+1)*simdisk.SectorSize
-			if subset>>i&1 == 1 {
-				copy(torn[lo:hi], after[lo:hi])
-			} else {
-				firstLost = min(firstLost, max(lo, batch[0].start))
-			}
-		}
-		whole := 0
-		for _, place := range batch {
-			if place.end <= firstLost {
-				whole++
-			}
-		}
+		torn, _, whole := tear(before, after, batch, subset)
 		disk.WriteFile(segmentFile(1), torn)
 		disk.Kill()
 		s := openWith(t, o)
