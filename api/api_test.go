@@ -166,13 +166,15 @@ func TestBatchRefuses(t *testing.T) {
 		{`{"Operations":[` + put + `,{"Delete":{"Key":"k","RequestID":2}}]}`, "operation 1: RequestID or AckedThrough without ClientID"},
 		{`{"Operations":[{"Get":{"Key":"k","Consistency":"stale"}}]}`, "operation 0: a Get of a batch"},
 	} {
-		requireBadRequest(t, tc.body, new(BatchRequest), tc.text)
+		refused := refusal(t, tc.body, new(BatchRequest))
+		require.Equal(t, StatusBadRequest, refused.Status, tc.body)
+		require.Contains(t, refused.Text, tc.text, tc.body)
 	}
 }
 
-// requireBadRequest checks that body is no request of r's kind, because it cannot
-// be read or because it makes no sense, and that text says why.
-func requireBadRequest(t *testing.T, body string, r Request, text string) {
+// refusal says why body is no request of r's kind: it cannot be read, or it makes
+// no sense.
+func refusal(t *testing.T, body string, r Request) *RequestError {
 	t.Helper()
 	err := Decode([]byte(body), r)
 	if err == nil {
@@ -180,8 +182,7 @@ func requireBadRequest(t *testing.T, body string, r Request, text string) {
 	}
 	var refused *RequestError
 	require.ErrorAs(t, err, &refused, body)
-	require.Equal(t, StatusBadRequest, refused.Status, body)
-	require.Contains(t, refused.Text, text, body)
+	return refused
 }
 
 // What can be said of a change without knowing the configuration (pitfall MB-11).
@@ -204,7 +205,9 @@ func TestValidateRefusesChanges(t *testing.T) {
 		{`{"Expected":1,"Remove":2}`, "Remove has a wrong type"},
 		{`{"Expected":-1,"Remove":[2]}`, "Expected has a wrong type"},
 	} {
-		requireBadRequest(t, tc.body, new(MembersRequest), tc.text)
+		refused := refusal(t, tc.body, new(MembersRequest))
+		require.Equal(t, StatusBadRequest, refused.Status, tc.body)
+		require.Contains(t, refused.Text, tc.text, tc.body)
 	}
 }
 

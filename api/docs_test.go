@@ -37,18 +37,11 @@ func TestBadInputOfTheHTTPPage(t *testing.T) {
 	rows := regexp.MustCompile("(?m)^\\| `([{\\[].*)` \\| `(\\w+)` \\|").FindAllStringSubmatch(httpPage(t), -1)
 	require.Len(t, rows, 23)
 	for _, row := range rows {
-		var r PutRequest
-		err := Decode([]byte(row[1]), &r)
-		if err == nil {
-			err = r.Validate(Limits{})
-		}
-		var refused *RequestError
-		require.ErrorAs(t, err, &refused, row[1])
-		require.Equal(t, Status(row[2]), refused.Status, row[1])
+		require.Equal(t, Status(row[2]), refusal(t, row[1], new(PutRequest)).Status, row[1])
 	}
 }
 
-// The examples that machine's test cannot play, because they need servers, have
+// The examples that kvservice's test cannot play, because they need servers, have
 // the fields that there are, in their order.
 func TestAdminExamplesOfTheHTTPPage(t *testing.T) {
 	curl := regexp.MustCompile(`^    \$ curl (?:--json '(.*)' )?localhost:\d+(/status|/admin/\w+)(?:\?\S*)?$`)
