@@ -47,8 +47,8 @@ const MaxRequestIDBytes = 64
 // HeaderIdempotencyKey is a header that a write may have instead of ClientID and
 // RequestID: text that no other write has, of 1 to MaxIdempotencyKeyBytes printable
 // ASCII characters, bare or in double quotes. A bare one has no space, quote,
-// backslash or comma; in quotes, a quote and
-// a backslash have a backslash before them.
+// backslash or comma; in quotes, a quote and a backslash have a backslash before
+// them.
 const HeaderIdempotencyKey = "Idempotency-Key"
 
 // MaxIdempotencyKeyBytes is the greatest length of an Idempotency-Key, in bytes.

@@ -193,8 +193,9 @@ const (
 	RoleLeaving MemberRole = "leaving" // among the old voters, not the new ones
 )
 
-// MembersResponse brings the configuration in force and who is in it. After a
-// change it is the one that the change ends with, or the joint one on the way there.
+// MembersResponse brings the configuration in force and who is in it. While the
+// voters change that is the joint one; the answer to a MembersRequest comes when
+// the change is finished, and has the one that it ends with.
 type MembersResponse struct {
 	RespStatus    Status
 	Outcome       Outcome
