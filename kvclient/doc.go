@@ -15,7 +15,10 @@
 //
 //	kvclient.go    KVClient and its operations
 //	write.go       a write and its identity, for callers who keep identities themselves
+//	batch.go       many writes together
+//	scan.go        many keys at once
 //	admin.go       members, leadership and snapshots, for those who run the cluster
+//	hash.go        whether the servers have the same state
 //	errors.go      the errors above
 //	session.go     registration, and which numbers are open
 //	retry.go       one call: attempts, pauses, and when to stop

@@ -46,7 +46,8 @@ type KVClient struct {
 // addresses (host:port) or URLs of their HTTP ports. One that works is enough,
 // because any server passes requests on to the leader; with all of them the
 // client outlives any server. When servers come or go while the client is in
-// use, it learns of it, see membership. New opens no connection.
+// use, it learns of it; [KVClient.Endpoints] tells whom it asks then. New opens no
+// connection.
 func New(serviceAddrs []string) *KVClient {
 	transport := &http.Transport{
 		DialContext:         (&net.Dialer{KeepAlive: 30 * time.Second}).DialContext,
