@@ -73,9 +73,7 @@ func TestReadRefusals(t *testing.T) {
 func TestFollowerReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, r := serve(t)
-		p := goPost(s, "/put", putX1)
-		r.commit()
-		<-p.done
+		post2(s, r, "/put", putX1)
 		s.follow(r, 2, 2)
 		var asked []byte
 		answer := []byte("OK\n4")
@@ -128,9 +126,7 @@ func TestReadIndexForAFollower(t *testing.T) {
 func TestStaleRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, r := serve(t)
-		p := goPost(s, "/put", putX1)
-		r.commit()
-		<-p.done
+		post2(s, r, "/put", putX1)
 		s.follow(r, 2, raft.None)
 		const stale = `{"Key":"x","Consistency":"stale"}`
 		_, body := post(s, "/get", stale)
