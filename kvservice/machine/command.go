@@ -32,6 +32,8 @@ const (
 )
 
 // MaxBatchOperations is how many operations a batch may have; it has at least one.
+// It decides which commands can be read, so it does not follow
+// api.MaxBatchOperations, which may be less but not more.
 const MaxBatchOperations = 1024
 
 func (k Kind) isWrite() bool { return KindPut <= k && k <= KindDelete }
