@@ -391,22 +391,9 @@ func logOf(c core.Core, s raft.Status) []entry {
 	}
 	for i := max(1, s.FirstIndex); i <= s.LastIndex; i++ {
 		e, _ := c.Entry(i)
-		log = append(log, entry{fmt.Sprintf("t%d", e.Term), content(e), i <= s.CommitIndex})
+		log = append(log, entry{fmt.Sprintf("t%d", e.Term), trace.Content(e), i <= s.CommitIndex})
 	}
 	return log
-}
-
-// content says what an entry holds.
-func content(e raft.LogEntry) string {
-	switch e.Kind {
-	case raft.EntryEmpty:
-		return "-"
-	case raft.EntryConfiguration:
-		if c, err := raft.DecodeConfiguration(e.Command); err == nil {
-			return "{" + trace.Configuration(c) + "}"
-		}
-	}
-	return trace.Command(e.Command)
 }
 
 // describe says what a message is about, with its round if the figure is about that.
@@ -449,7 +436,7 @@ func describe(m raft.Message) string {
 		}
 		var words []string
 		for _, e := range b.Entries {
-			words = append(words, fmt.Sprintf("%d:%s", e.Term, content(e)))
+			words = append(words, fmt.Sprintf("%d:%s", e.Term, trace.Content(e)))
 		}
 		return fmt.Sprintf("after %d/t%d: %s", b.PrevLogIndex, b.PrevLogTerm, strings.Join(words, " "))
 	case raft.AppendEntriesReply:

@@ -325,17 +325,7 @@ func formatLog(after raft.Index, entries []raft.LogEntry) string {
 		words = append(words, fmt.Sprintf("after %d", after))
 	}
 	for _, e := range entries {
-		command := string(e.Command)
-		switch e.Kind {
-		case raft.EntryEmpty:
-			command = "-"
-		case raft.EntryConfiguration:
-			command = "{?}"
-			if c, err := raft.DecodeConfiguration(e.Command); err == nil {
-				command = "{" + trace.Configuration(c) + "}"
-			}
-		}
-		words = append(words, fmt.Sprintf("%d:%s", e.Term, command))
+		words = append(words, fmt.Sprintf("%d:%s", e.Term, trace.Content(e)))
 	}
 	if len(entries) == 0 {
 		words = append(words, "empty")

@@ -246,6 +246,22 @@ func vote(granted bool) string {
 	return "no vote"
 }
 
+// Content says in one word what an entry holds, as stories write it: a command, "-"
+// for a leader's empty entry, or a configuration in braces.
+func Content(e raft.LogEntry) string {
+	switch e.Kind {
+	case raft.EntryEmpty:
+		return "-"
+	case raft.EntryConfiguration:
+		c, err := raft.DecodeConfiguration(e.Command)
+		if err != nil {
+			return "{?}"
+		}
+		return "{" + Configuration(c) + "}"
+	}
+	return Command(e.Command)
+}
+
 // Command describes a command: as it is if it reads well on one line, quoted if not.
 func Command(c []byte) string {
 	s := string(c)
