@@ -56,9 +56,9 @@ type Config struct {
 	// AddedAfter is for a server that waits to be added in the place of one that has
 	// lost its disk. What the log says of its id up to this index is about the
 	// other one: with a log that ends there this server has not what the other one
-	// promised to keep, so it must neither lead nor vote. It is the index of any configuration
-	// after the other one was added and before this one is. Zero means that there
-	// was no other.
+	// promised to keep, so it must neither lead nor vote. It is the index of any
+	// configuration after the other one was added and before this one is. Zero
+	// means that there was no other.
 	AddedAfter Index
 
 	// MaxBatchBytes bounds the entries of one AppendEntries message, in bytes of

@@ -51,9 +51,10 @@ type Config struct {
 	Raft    raft.Config
 	Storage storage.Storage // the server uses it, and does not close it
 
-	// CommitChan receives the committed entries, in order, each index once,
-	// beginning at index 1 after every start. It is closed when the server has
-	// stopped. A slow consumer delays nobody but itself.
+	// CommitChan receives the committed entries, in order, each index once; after
+	// every start they begin with the newest snapshot (raft.CommitEntry's Installed)
+	// or, if there is none, at index 1. It is closed when the server has stopped. A
+	// slow consumer delays nobody but itself.
 	CommitChan chan<- raft.CommitEntry
 
 	// Observe, if not nil, is called whenever the role, the term or the known
@@ -98,7 +99,7 @@ type Server struct {
 	inbox   inbox
 	quit    chan struct{} // closed by Stop
 	done    chan struct{} // closed when all goroutines have ended
-	broken  chan error    // what checkStore has met, if it is the end
+	broken  chan error    // of the disk, met outside the loop; see fail
 	since   atomic.Uint64 // a raft.Index, see takesPartSince
 	stop    sync.Once
 	started atomic.Bool

@@ -23,6 +23,7 @@
 //	startup.go      log and snapshots become one state
 //	open.go         opening a directory
 //	restore.go      a new directory from a snapshot
+//	sizes.go        how much room all this takes
 //	dump.go         a directory as text, for people
 //
 // The package starts no goroutine and reads no clock, so that internal/sim can

@@ -174,6 +174,17 @@ func checkSave(s raft.Save, start, last, snapshot raft.Index) error {
 	return nil
 }
 
+// checkChunk says whether c is the next part of a snapshot of which this much has come.
+func checkChunk(c raft.Chunk, s raft.Snapshot, next uint64) error {
+	if c.Snapshot.Index == 0 || !c.Snapshot.Same(s) || c.Offset != next {
+		return fmt.Errorf("%w: snapshot %d at %d, after %d bytes of snapshot %d", ErrBadChunk, c.Snapshot.Index, c.Offset, next, s.Index)
+	}
+	if left := s.Size - next; uint64(len(c.Data)) > left {
+		return fmt.Errorf("%w: %d bytes, but only %d are left of snapshot %d", ErrBadChunk, len(c.Data), left, s.Index)
+	}
+	return nil
+}
+
 // connect makes a log go with a snapshot that does not end before it, and reports
 // whether the log had to be dropped for that. A crash between the storing of a
 // snapshot and the Reset that follows it leaves such a pair (pitfall SN-11).

@@ -97,6 +97,18 @@ func (e *endpoint) PeerHTTP(id raft.ServerID) string {
 	return p.httpAddr
 }
 
+// Connected reports whether there is a connection of this server to another one
+// that is not cut. That a machine is gone shows some seconds later.
+func (e *endpoint) Connected(id raft.ServerID) bool {
+	p := e.peer(id)
+	if p == nil {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.out != nil && !p.cut.mute
+}
+
 // Close ends all connections and goroutines. Messages that wait are dropped,
 // and calls end with an error. It returns an error if Deliver, CheckStore or
 // Handle has not returned within five seconds. Closing twice is fine.

@@ -186,6 +186,7 @@ func (p *peer) forget(o outgoing) {
 	}
 }
 
+// dropNextPart needs p.mu.
 func (p *peer) dropNextPart() {
 	if p.nextPart != nil {
 		p.queued -= p.nextPart.size()

@@ -26,10 +26,9 @@ func (e *endpoint) peer(id raft.ServerID) *peer {
 // known: the peer keeps the one it has, and otherwise it cannot be reached until
 // it dials and says in the handshake where it is. A peer that was added anew by a
 // list that has not come here yet is reached where it says itself
-// (Config.CheckStore). An address that is not
-// host:port is logged and never reached. Entries for this server and for id 0
-// are ignored. After Close nothing happens. SetPeers never waits; any number of
-// goroutines may call it.
+// (Config.CheckStore). An address that is not host:port is logged and never
+// reached. Entries for this server and for id 0 are ignored. After Close nothing
+// happens. SetPeers never waits; any number of goroutines may call it.
 //
 // A server that is not in the list may still dial, be heard, and be answered:
 // it may be in a newer configuration than the one known here, and a server that
@@ -156,18 +155,6 @@ func (e *endpoint) setDeaf(from raft.ServerID, deaf bool) {
 	c := e.cuts[from]
 	c.deaf = deaf
 	e.setCut(from, c)
-}
-
-// Connected reports whether there is a connection of this server to another one
-// that is not cut. That a machine is gone shows some seconds later.
-func (e *endpoint) Connected(id raft.ServerID) bool {
-	p := e.peer(id)
-	if p == nil {
-		return false
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.out != nil && !p.cut.mute
 }
 
 // setCut needs e.mu.
