@@ -15,6 +15,10 @@ import (
 func TestTargets(t *testing.T) {
 	root, err := zoo.Root(".")
 	require.NoError(t, err)
+	bugs, err := zoo.Bugs(root)
+	require.NoError(t, err)
+	_, err = zoo.Named(bugs, unseenBugs)
+	require.NoError(t, err, "who is left out by name must have that name")
 	for name := range parts {
 		targets, err := Targets(root, name)
 		require.NoError(t, err)
