@@ -5,13 +5,58 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
+
+	"github.com/spf13/cobra"
 
 	"raftkv/kvservice"
 	"raftkv/raft"
 	"raftkv/raft/storage"
 )
+
+// restoreFlags are the flags of snapshot restore.
+type restoreFlags struct {
+	id          uint64
+	data        string
+	raft        string
+	clusterName string
+}
+
+func snapshotRestoreCommand() *cobra.Command {
+	var f clientFlags
+	var r restoreFlags
+	cmd := &cobra.Command{
+		Use:   "restore FILE --data DIR --id N --raft ADDR",
+		Short: "Make a data directory from a snapshot file",
+		Long: `Restore makes the data directory of a new cluster of one server, which holds what
+FILE holds. Start it with raftkv serve, with the same --data, --id and --raft; add
+others with raftkv member add. The cluster has a new id, so servers of the old one
+are refused: it is another cluster with the same content.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := f.checkFormat(); err != nil {
+				return err
+			}
+			c, cluster, err := r.restore(args[0])
+			if err != nil {
+				return f.explain(cmd, err)
+			}
+			return f.printRestored(cmd.OutOrStdout(), r.data, cluster, c)
+		},
+	}
+	f.addFormat(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&r.data, "data", "", "the data directory to make")
+	flags.Uint64Var(&r.id, "id", 0, "the number of the server, from 1")
+	flags.StringVar(&r.raft, "raft", "127.0.0.1:9080", "its raft address, host:port")
+	flags.StringVar(&r.clusterName, "cluster-name", "", "a name for the new cluster; that of the old one if not given")
+	for _, name := range []string{"id", "data"} {
+		cmd.MarkFlagRequired(name)
+	}
+	return cmd
+}
 
 // restore makes the data directory, and returns what it holds and the id of the
 // new cluster.
@@ -81,4 +126,19 @@ func (r *restoreFlags) fill(path string, identity storage.Identity) error {
 		Size:     header.Bytes,
 		Checksum: header.CRC32C,
 	}, body)
+}
+
+func (f *clientFlags) printRestored(out io.Writer, dir, cluster string, c *content) error {
+	switch f.format {
+	case formatJSON:
+		return printJSON(out, struct {
+			Data, Cluster  string
+			Index          uint64
+			Keys, Sessions int
+		}{dir, cluster, c.Index, c.Keys, c.Sessions})
+	case formatTable:
+		return printTable(out, []any{"DATA", "CLUSTER", "INDEX", "KEYS", "SESSIONS"}, []any{dir, cluster, c.Index, c.Keys, c.Sessions})
+	}
+	_, err := fmt.Fprintf(out, "OK: %s holds cluster %s with %d keys and %d sessions, as of index %d of cluster %s\n", dir, cluster, c.Keys, c.Sessions, c.Index, c.Cluster)
+	return err
 }
