@@ -25,7 +25,7 @@ const (
 // guards it; the lists are replaced, never changed.
 type membership struct {
 	endpoints []string
-	spare     []string // given to New, and no members any more: they come last
+	spare     []string // given to New or members once, and maybe no members any more: they come last
 
 	known   uint64 // the attempt.configuration whose members these are; 0 for none
 	looking bool   // somebody finds out
@@ -50,16 +50,18 @@ func (c *KVClient) noticeConfiguration(endpoint string, configuration uint64) {
 	go c.findMembers(endpoint)
 }
 
-// findMembers asks endpoint who the members are, and uses them.
+// findMembers asks endpoint who the members are, and uses them. A server knows the
+// addresses of those that have talked to it, and everyone talks to the leader:
+// it is asked too if endpoint leaves somebody out.
 func (c *KVClient) findMembers(endpoint string) {
 	defer c.calls.Done()
 	ctx, cancel := context.WithTimeout(c.life, membersPatience)
 	defer cancel()
-	status, whole := (*api.StatusResponse)(nil), false
-	var endpoints []string
-	if a := c.try(ctx, endpoint, statusOperation()); a.err == nil {
-		status = a.answer.(*api.StatusResponse)
-		endpoints, whole = c.reachable(ctx, status)
+	status, endpoints, whole, leader := c.membersBy(ctx, endpoint)
+	if !whole && leader != "" && leader != endpoint {
+		if s, more, all, _ := c.membersBy(ctx, leader); len(more) >= len(endpoints) {
+			status, endpoints, whole = s, more, all
+		}
 	}
 	pause := c.useMembers(status, endpoints, whole)
 	if !whole {
@@ -68,6 +70,18 @@ func (c *KVClient) findMembers(endpoint string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.members.looking = false
+}
+
+// membersBy returns what endpoint says of the members, those of them that can be
+// reached, whether these are all, and who leads.
+func (c *KVClient) membersBy(ctx context.Context, endpoint string) (status *api.StatusResponse, endpoints []string, whole bool, leader string) {
+	a := c.try(ctx, endpoint, statusOperation())
+	if a.err != nil {
+		return nil, nil, false, ""
+	}
+	status = a.answer.(*api.StatusResponse)
+	endpoints, whole = c.reachable(ctx, status)
+	return status, endpoints, whole, a.leader()
 }
 
 // reachable returns the endpoints of the members. One that was not given to New
@@ -95,17 +109,21 @@ func (c *KVClient) isOf(ctx context.Context, cluster, endpoint string) bool {
 }
 
 // useMembers takes over what a look has found, and returns how long to wait
-// before another one if somebody was left out.
+// before another one if somebody was left out. Until one has found everyone, no
+// address that was good before is forgotten: it may be the one left out.
 func (c *KVClient) useMembers(status *api.StatusResponse, endpoints []string, whole bool) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	m := &c.members
 	if len(endpoints) > 0 {
-		m.endpoints = endpoints
-		m.spare = nil
-		for _, seed := range c.seeds {
-			if !slices.Contains(endpoints, seed) {
-				m.spare = append(m.spare, seed)
+		others := c.seeds
+		if !whole {
+			others = slices.Concat(m.endpoints, m.spare, c.seeds)
+		}
+		m.endpoints, m.spare = endpoints, nil
+		for _, other := range others {
+			if !slices.Contains(endpoints, other) && !slices.Contains(m.spare, other) {
+				m.spare = append(m.spare, other)
 			}
 		}
 	}

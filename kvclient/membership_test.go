@@ -165,3 +165,57 @@ func TestServersOfAnotherClusterAreNotUsed(t *testing.T) {
 		require.Equal(t, urls("b:1", "c:1"), c.members.spare, "still asked when a does not answer")
 	})
 }
+
+// A follower does not know the address of another one; the leader knows all.
+func TestTheLeaderKnowsWhomAFollowerLeavesOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &town{fakeCluster: newFakeCluster()}
+		w.change(7, urls("a:1", "b:1", "c:1", "d:1"), []string{"a:1", "c:1", "d:1"})
+		c := w.given(t)
+		c.try = func(ctx context.Context, endpoint string, op operation) attempt {
+			a := w.try(ctx, endpoint, op)
+			if s, ok := a.answer.(*api.StatusResponse); ok {
+				s.LeaderHTTP = "c:1"
+				if endpoint == "http://a:1" {
+					s.Members[2].HTTP = ""
+				}
+			}
+			return a
+		}
+		_, err := c.Get(t.Context(), "k")
+		require.NoError(t, err)
+		synctest.Wait()
+		require.Equal(t, urls("a:1", "c:1", "d:1"), c.Endpoints())
+	})
+}
+
+// The client could not see that c is a member still, and then a, which it knows
+// of, is removed: a says that it does not lead, and knows nobody who does.
+func TestWhoWasLeftOutIsAskedIfNobodyElseCanServe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &town{fakeCluster: newFakeCluster()}
+		w.change(7, urls("a:1", "b:1", "c:1", "d:1"), []string{"a:1", "b:1", "d:1"})
+		c := w.given(t)
+		_, err := c.Get(t.Context(), "k")
+		require.NoError(t, err)
+		synctest.Wait()
+		require.Equal(t, urls("a:1", "b:1", "d:1"), c.Endpoints())
+
+		w.change(8, urls("a:1", "d:1"), []string{"a:1", ""})
+		_, err = c.Get(t.Context(), "k")
+		require.NoError(t, err)
+		require.True(t, sleep(t.Context(), membersPatience))
+		require.Equal(t, urls("a:1"), c.Endpoints())
+
+		c.try = func(ctx context.Context, endpoint string, op operation) attempt {
+			if endpoint == "http://a:1" {
+				return refuse(api.StatusNotLeader)
+			}
+			return w.try(ctx, endpoint, op)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		_, err = c.Get(ctx, "k")
+		require.NoError(t, err)
+	})
+}

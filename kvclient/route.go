@@ -11,16 +11,25 @@ import (
 // list: servers that know no better may point at each other in a circle.
 const maxHints = 3
 
+// vainRounds is after how many rounds without success a call asks everyone it
+// has heard of. An election ends within about seven. Then whoever answers may have
+// left the cluster without knowing who leads it, and who does may be among those
+// that were thought to have left. They are asked now and then only, because one
+// that is gone may cost an attempt's whole patience.
+const vainRounds = 8
+
 // A route decides whom one call asks next. It goes in rounds. A round asks
 // first whom the client believes to lead, then wherever an answer points, then
-// the rest of the list, nobody twice; if none of them has answered, those that
-// may have left the cluster. Between two rounds the call pauses.
+// the rest of the list, nobody twice; and if none of them has answered, or in
+// every round of vainRounds, those that may have left the cluster. Between two
+// rounds the call pauses.
 type route struct {
 	queue    []string // whom to ask next in this round
-	spare    []string // whom to ask if nobody answers
+	spare    []string // whom to ask after the others
 	asked    []string // in this round
 	answered bool     // somebody has
 	hints    int      // how many of those asked were hints
+	rounds   int      // this one included
 }
 
 // startRound begins a round, with first at its head unless that is "".
@@ -34,6 +43,7 @@ func (r *route) startRound(first string, endpoints, spare []string) {
 	r.asked = r.asked[:0]
 	r.answered = false
 	r.hints = 0
+	r.rounds++
 }
 
 // next returns whom to ask; ok is false if the round is over.
@@ -45,7 +55,7 @@ func (r *route) next() (endpoint string, ok bool) {
 			return endpoint, true
 		}
 	}
-	if r.answered || len(r.spare) == 0 {
+	if len(r.spare) == 0 || r.answered && r.rounds%vainRounds != 0 {
 		return "", false
 	}
 	r.queue, r.spare = r.spare, nil
