@@ -41,6 +41,7 @@ type serveFlags struct {
 	electionTimeout time.Duration
 	logLevel        slog.Level
 	control         bool
+	pprof           string
 }
 
 func serveCommand() *cobra.Command {
@@ -66,6 +67,11 @@ raftkv member add takes it in. After its first start it asks nobody.`,
 			if hint != "" {
 				fmt.Fprintln(cmd.OutOrStdout(), hint)
 			}
+			if f.pprof != "" {
+				if err := serveProfiles(f.pprof); err != nil {
+					return err
+				}
+			}
 			config.Logger = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: f.logLevel}))
 			return serve(cmd, config, f.control)
 		},
@@ -80,6 +86,7 @@ raftkv member add takes it in. After its first start it asks nobody.`,
 	flags.StringVar(&f.clusterName, "cluster-name", defaultClusterName, "tells clusters with the same addresses apart")
 	flags.DurationVar(&f.electionTimeout, "election-timeout", defaultElectionTimeout, "the shortest time without a leader before an election")
 	flags.TextVar(&f.logLevel, "log-level", slog.LevelInfo, "what to log: debug (every request), info, warn or error")
+	flags.StringVar(&f.pprof, "pprof", "", "an address of loopback where go tool pprof may ask for profiles; empty for none")
 	flags.BoolVar(&f.control, "control", false, "take orders from standard input, and end with it")
 	flags.MarkHidden("control")
 	for _, name := range []string{"id", "data"} {
