@@ -206,6 +206,8 @@ func writeBytes(w http.ResponseWriter, code int, a answerBytes) {
 	if code == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", "1")
 	}
+	body := append(a.Body, '\n')
+	w.Header().Set("Content-Length", strconv.Itoa(len(body))) // net/http cuts a long body of unknown length into chunks
 	w.WriteHeader(code)
-	w.Write(append(a.Body, '\n'))
+	w.Write(body)
 }
