@@ -20,6 +20,8 @@ type processFlags struct {
 	binary   string
 	keep     string
 	faults   []string
+	shared   bool
+	kills    int
 }
 
 func (f *processFlags) add(c *cobra.Command) {
@@ -27,6 +29,8 @@ func (f *processFlags) add(c *cobra.Command) {
 	c.Flags().DurationVar(&f.duration, "duration", time.Minute, "with --processes: for how long")
 	c.Flags().StringVar(&f.binary, "binary", "", "with --processes: the raftkv program (default: built from this module)")
 	c.Flags().StringVar(&f.keep, "keep", "", "with --processes: a folder for data and logs, which is kept (default: a temporary one)")
+	c.Flags().BoolVar(&f.shared, "shared-client", false, "with --processes: 64 goroutines share one client, and no call may fail")
+	c.Flags().IntVar(&f.kills, "kills", 0, "with --processes: end after so many killed processes, instead of --duration")
 	c.Flags().StringSliceVar(&f.faults, "faults", nil, fmt.Sprintf("with --processes: which of %v (default all)", prochaos.AllFaults))
 }
 
@@ -65,12 +69,14 @@ func (f *processFlags) run(c *cobra.Command, seed uint64) error {
 		}
 	}
 	report, err := prochaos.Run(c.Context(), prochaos.Config{
-		Binary:   binary,
-		Dir:      dir,
-		Duration: f.duration,
-		Seed:     seed,
-		Faults:   faults,
-		Log:      c.ErrOrStderr(),
+		Binary:       binary,
+		Dir:          dir,
+		Duration:     f.duration,
+		Seed:         seed,
+		Faults:       faults,
+		SharedClient: f.shared,
+		Kills:        f.kills,
+		Log:          c.ErrOrStderr(),
 	})
 	fmt.Fprintln(c.OutOrStdout(), report)
 	if err != nil {

@@ -25,7 +25,7 @@ func Journey(ctx context.Context, config Config) (Report, error) {
 	if err := r.start(); err != nil {
 		return r.report, err
 	}
-	load := startLoad(r.endpoints(), r.config.Clients, r.config.Seed)
+	load := startLoad(r.endpoints(), manyClients(r.config.Clients), r.config.Seed)
 	r.operator = kvclient.New(r.endpoints())
 	defer r.operator.Close()
 	err := journey{r}.travel(ctx)

@@ -20,9 +20,18 @@ type Config struct {
 	Dir    string // for data and logs; empty at the start, left as it is at the end
 
 	Servers  int           // zero means 3
-	Clients  int           // zero means 8
+	Clients  int           // zero means 8, or 64 with SharedClient
 	Duration time.Duration // of the load; zero means 20 s
 	Seed     uint64        // of the faults
+
+	// SharedClient makes the clients goroutines that share one. A call of theirs
+	// that ends with an error is a failure of the run: its deadline, 30 s, outlasts
+	// every harm but the loss of a majority.
+	SharedClient bool
+
+	// Kills, if not 0, ends the harm when so many processes were killed, however
+	// long that takes. Faults must have one that kills.
+	Kills int
 
 	// Faults are the kinds of harm done, one after another at random. Nil means
 	// all of AllFaults.
@@ -56,6 +65,11 @@ const (
 // AllFaults are all there are.
 var AllFaults = []Fault{KillLeader, KillAny, KillAll, Pause, CutLink, Isolate, SlowLink, Reorder, LoseReply, TornTail, Snapshot, Transfer, Terminate, Members}
 
+// kills reports whether the fault ends a process by SIGKILL.
+func (f Fault) kills() bool {
+	return slices.Contains([]Fault{KillLeader, KillAny, KillAll, TornTail, Snapshot}, f)
+}
+
 // Report tells what happened in a run.
 type Report struct {
 	Faults map[Fault]int
@@ -67,7 +81,8 @@ type Report struct {
 	Unknown    int // neither
 	Repeated   int // applied by an earlier attempt than the one that was answered
 
-	LongestGap time.Duration // between two applied operations
+	LongestGap  time.Duration // between two applied operations
+	SlowestCall time.Duration // of a client
 }
 
 func (r Report) String() string {
@@ -77,8 +92,8 @@ func (r Report) String() string {
 			faults = append(faults, fmt.Sprintf("%s %d", f, n))
 		}
 	}
-	return fmt.Sprintf("%d operations: %d applied, %d not applied, %d unknown; %d answered by an earlier attempt; longest gap %v; %d processes killed; faults: %s",
-		r.Operations, r.Applied, r.NotApplied, r.Unknown, r.Repeated, r.LongestGap.Round(time.Millisecond), r.Kills, strings.Join(faults, ", "))
+	return fmt.Sprintf("%d operations: %d applied, %d not applied, %d unknown; %d answered by an earlier attempt; longest gap %v, slowest call %v; %d processes killed; faults: %s",
+		r.Operations, r.Applied, r.NotApplied, r.Unknown, r.Repeated, r.LongestGap.Round(time.Millisecond), r.SlowestCall.Round(time.Millisecond), r.Kills, strings.Join(faults, ", "))
 }
 
 // Run runs clients against a cluster while doing harm to it, heals it, and
@@ -88,13 +103,20 @@ func (r Report) String() string {
 // hold, or what went wrong in running it.
 func Run(ctx context.Context, config Config) (Report, error) {
 	r := newRun(config)
+	if r.config.Kills != 0 && !slices.ContainsFunc(r.config.Faults, Fault.kills) {
+		return r.report, fmt.Errorf("none of the faults %v kills a process, so %d kills would never be reached", r.config.Faults, r.config.Kills)
+	}
 	defer r.close()
 	if err := r.start(); err != nil {
 		return r.report, err
 	}
 	r.operator = kvclient.New(r.endpoints())
 	defer r.operator.Close()
-	load := startLoad(r.endpoints(), r.config.Clients, r.config.Seed)
+	kind := manyClients(r.config.Clients)
+	if r.config.SharedClient {
+		kind = oneClient(r.config.Clients)
+	}
+	load := startLoad(r.endpoints(), kind, r.config.Seed)
 	harmErr := r.harm(ctx)
 	r.heal()
 	load.stop()
@@ -114,6 +136,9 @@ type run struct {
 
 func newRun(config Config) *run {
 	config.Servers = cmp.Or(config.Servers, 3)
+	if config.SharedClient {
+		config.Clients = cmp.Or(config.Clients, 64)
+	}
 	config.Clients = cmp.Or(config.Clients, 8)
 	config.Duration = cmp.Or(config.Duration, 20*time.Second)
 	config.ElectionTimeout = cmp.Or(config.ElectionTimeout, 300*time.Millisecond)
@@ -168,11 +193,16 @@ func (r *run) logf(format string, args ...any) {
 	fmt.Fprintf(r.config.Log, "%8.3f  %s\n", time.Since(r.began).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// harm does one fault after another until the time is over. Every server is
-// up again before the next fault, so that a majority is there most of the time.
+// harm does one fault after another until the time is over, or the kills are
+// done. Every server is up again before the next fault, so that a majority is
+// there most of the time.
 func (r *run) harm(ctx context.Context) error {
 	end := time.Now().Add(r.config.Duration)
-	for n := 0; time.Now().Before(end); n++ {
+	over := func() bool { return time.Now().After(end) }
+	if r.config.Kills != 0 {
+		over = func() bool { return r.report.Kills >= r.config.Kills }
+	}
+	for n := 0; !over(); n++ {
 		if err := sleep(ctx, r.between(200, 900)); err != nil {
 			return err
 		}

@@ -74,6 +74,31 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
+// One client is shared by 64 goroutines while leaders are killed: nobody sees an
+// error, nothing is lost, nothing is there twice. `raftlab chaos --processes
+// --shared-client --faults kill-leader --kills 100` is the long version.
+func TestSystemSharedClientThroughLeaderKills(t *testing.T) {
+	defer leaktest.CheckTimeout(t, 10*time.Second)()
+	report, err := Run(t.Context(), Config{
+		Binary:       program(t),
+		Dir:          t.TempDir(),
+		Seed:         uint64(time.Now().UnixNano()),
+		Faults:       []Fault{KillLeader},
+		SharedClient: true,
+		Kills:        5,
+		Log:          t.Output(),
+	})
+	t.Log(report)
+	require.NoError(t, err)
+	require.Equal(t, 5, report.Kills)
+	require.Equal(t, report.Operations, report.Applied)
+}
+
+func TestKillsNeedAFaultThatKills(t *testing.T) {
+	_, err := Run(t.Context(), Config{Faults: []Fault{Pause, Members}, Kills: 5})
+	require.ErrorContains(t, err, "none of the faults [pause members] kills a process")
+}
+
 func chaos(t *testing.T, faults ...Fault) {
 	if runtime.GOOS == "windows" {
 		t.Log("without the faults that need signals")
@@ -95,23 +120,31 @@ func chaos(t *testing.T, faults ...Fault) {
 }
 
 func TestTokens(t *testing.T) {
-	op := func(outcome lincheck.Outcome) []lincheck.Operation {
-		return []lincheck.Operation{{Kind: lincheck.Append, Key: "x", Value: "1.1;", Outcome: outcome}}
+	op := func(outcome lincheck.Outcome) lincheck.Operation {
+		return lincheck.Operation{Kind: lincheck.Append, Key: "x", Value: "1.1;", Outcome: outcome}
+	}
+	cas := func(swapped, answered bool) lincheck.Operation {
+		return lincheck.Operation{Kind: lincheck.CAS, Key: "x", Expect: "1.0;", Value: "1.0;1.1;", Outcome: lincheck.Applied, Swapped: swapped, Answered: answered}
 	}
 	for name, c := range map[string]struct {
-		outcome lincheck.Outcome
-		store   string
-		want    string
+		op    lincheck.Operation
+		store string
+		want  string
 	}{
-		"acknowledged and there":          {lincheck.Applied, "1.0;1.1;", ""},
-		"acknowledged and lost":           {lincheck.Applied, "1.0;", "lost"},
-		"there twice":                     {lincheck.Unknown, "1.1;1.0;1.1;", "applied 2 times"},
-		"unknown and there":               {lincheck.Unknown, "1.1;", ""},
-		"unknown and not there":           {lincheck.Unknown, "", ""},
-		"refused and not there":           {lincheck.NotApplied, "11.1;", ""},
-		"refused, and there all the same": {lincheck.NotApplied, "1.1;", "is there"},
+		"acknowledged and there":             {op(lincheck.Applied), "1.0;1.1;", ""},
+		"acknowledged and lost":              {op(lincheck.Applied), "1.0;", "lost"},
+		"there twice":                        {op(lincheck.Unknown), "1.1;1.0;1.1;", "applied 2 times"},
+		"unknown and there":                  {op(lincheck.Unknown), "1.1;", ""},
+		"unknown and not there":              {op(lincheck.Unknown), "", ""},
+		"refused and not there":              {op(lincheck.NotApplied), "11.1;", ""},
+		"refused, and there all the same":    {op(lincheck.NotApplied), "1.1;", "is there"},
+		"swapped and there":                  {cas(true, true), "1.0;1.1;", ""},
+		"swapped and lost":                   {cas(true, true), "1.0;", "lost"},
+		"not swapped, and there":             {cas(false, true), "1.0;1.1;", "is there"},
+		"nobody knows whether it swapped":    {cas(false, false), "1.0;1.1;", ""},
+		"it may have swapped, but not twice": {cas(false, false), "1.0;1.1;1.1;", "applied 2 times"},
 	} {
-		err := checkTokens(op(c.outcome), map[string]string{"x": c.store})
+		err := checkTokens([]lincheck.Operation{c.op}, map[string]string{"x": c.store})
 		if c.want == "" {
 			require.NoError(t, err, name)
 		} else {
