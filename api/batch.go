@@ -34,7 +34,8 @@ type BatchResponse struct {
 	Outcome    Outcome
 
 	// Results are in the order of the operations, each the answer that the
-	// operation would have got alone. DecodeResponse reads them.
+	// operation would have got alone: what Encode has made of it, and DecodeResponse
+	// reads.
 	Results []jsontext.Value
 
 	Leader     uint64 `json:",omitzero"`
@@ -76,23 +77,30 @@ func (o *BatchOperation) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 		return badRequest("an operation is an object with one field: Get, Put, Append, CAS or Delete")
 	}
 	for name, body := range named {
-		switch name {
-		case "Get":
-			o.Request = new(GetRequest)
-		case "Put":
-			o.Request = new(PutRequest)
-		case "Append":
-			o.Request = new(AppendRequest)
-		case "CAS":
-			o.Request = new(CASRequest)
-		case "Delete":
-			o.Request = new(DeleteRequest)
-		default:
+		if o.Request = operationNamed(name); o.Request == nil {
 			return badRequest("there is no operation %q; there are Get, Put, Append, CAS and Delete", name)
 		}
 		err = Decode(body, o.Request)
 	}
 	return err
+}
+
+// operationNamed returns an empty request for an operation; nil if there is none
+// of this name.
+func operationNamed(name string) Request {
+	switch name {
+	case "Get":
+		return new(GetRequest)
+	case "Put":
+		return new(PutRequest)
+	case "Append":
+		return new(AppendRequest)
+	case "CAS":
+		return new(CASRequest)
+	case "Delete":
+		return new(DeleteRequest)
+	}
+	return nil
 }
 
 // MarshalJSONTo writes an operation.

@@ -17,6 +17,14 @@ import (
 // StatusBadRequest. A lenient reader would guess, and a wrong guess about an
 // identity executes a write twice. Validate still has to judge the values.
 func Decode(data []byte, r Request) error {
+	if decodePlain(data, r) {
+		return nil
+	}
+	return decodeAny(data, r)
+}
+
+// decodeAny reads every request, and says what is wrong with the others.
+func decodeAny(data []byte, r Request) error {
 	given, err := fieldNames(data)
 	if err != nil {
 		return badRequest("%s", explain(err))
@@ -125,6 +133,9 @@ func DecodeResponse(data []byte, r Response) error {
 // text that is not valid UTF-8, which JSON cannot carry: replacing the bad
 // bytes would make one key of two.
 func Encode(v any) ([]byte, error) {
+	if data, ok := encodePlain(v); ok {
+		return data, nil
+	}
 	data, err := json.Marshal(v)
 	if err != nil {
 		return nil, fmt.Errorf("api: %w", err)

@@ -1,0 +1,178 @@
+package api
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/stretchr/testify/require"
+)
+
+const plainPut = `{"Key":"key-000000000042","Value":"%s","ClientID":"s-ABCDEFGHIJKLMNOPQRSTUVWXYZ","RequestID":1234567,"AckedThrough":1234000}`
+
+// What clients send is read by hand, or it would be slow, which no other test sees;
+// what is not plain is not.
+func TestPlain(t *testing.T) {
+	for body, r := range map[string]Request{
+		`{"Key":"k"}`: &GetRequest{},
+		`{"Key":"k","Consistency":"lease","ClientID":"c","RequestID":1}`:    &GetRequest{},
+		fmt.Sprintf(plainPut, "ünïcode"):                                    &PutRequest{},
+		` { "Key" : "k" , "Value" : "" ,` + "\n\t\r" + `"IfVersion" : 0 } `: &PutRequest{},
+		`{"Key":"k","Value":"v","ClientID":"c","RequestID":1}`:              &AppendRequest{},
+		`{"Key":"k","CompareValue":"v","Value":"w"}`:                        &CASRequest{},
+		`{"Key":"k","IfVersion":18446744073709551}`:                         &DeleteRequest{},
+
+		`{"Operations":[{"Put":{"Key":"k","Value":"v"}},{"Get":{"Key":"k"}},{"Delete":{"Key":"k"}}]}`: &BatchRequest{},
+	} {
+		require.True(t, decodePlain([]byte(body), r), body)
+	}
+	for _, body := range []string{
+		``, `{`, `{}`, `{"Key"`, `{"Key":"k"`, `{"Key":"k"}}`, `{"Key":"k"},`, `{"Key":"k",}`, `{"Key":"k" "Value":"v"}`, `["Key"]`,
+		`{"Key":"k"}`, `{"Key":"k","Value":"v","Value":"v"}`, `{"key":"k","Value":"v"}`, `{"Key":"k","Value":"v","Other":"v"}`,
+		`{"Key":"k","Value":"\u0041"}`, `{"Key":"k","Value":"` + "\x01" + `"}`, `{"Key":"k","Value":"` + "\xff" + `"}`, `{"Key":"k","Value":7}`, `{"Key":"k","Value":null}`,
+		`{"Key":"k","Value":"v","IfVersion":01}`, `{"Key":"k","Value":"v","IfVersion":-1}`, `{"Key":"k","Value":"v","IfVersion":1.0}`,
+		`{"Key":"k","Value":"v","IfVersion":18446744073709551616}`, `{"Key":"k","Value":"v","IfVersion":}`,
+		`{"Key":"k","Value":"v","ClientID":""}`, `{"Key":"k","Value":"v","ClientID":7,"RequestID":1}`, `{"Key":"k","Value":"v","ClientID":"c","RequestID":0}`,
+		`{"Key":"k","Value":"v","CompareValue":"v"}`, `{"Key":"k","Value":"v","Encoding":"base64"}`,
+	} {
+		var r PutRequest
+		require.False(t, decodePlain([]byte(body), &r), body)
+		require.Zero(t, r, body)
+	}
+	for _, body := range []string{
+		`{"Operations":[]}`, `{"Operations":[{}]}`, `{"Operations":[{"Scan":{"Key":"k"}}]}`, `{"Operations":[{"Put":{"Key":"k"}}]}`,
+		`{"Operations":[{"Get":{"Key":"k"}},]}`, `{"Operations":[{"Get":{"Key":"k"},"Get":{"Key":"k"}}]}`, `{"Operations":[{"Get":{"Key":"k"}}]`, `{"operations":[{"Get":{"Key":"k"}}]}`,
+	} {
+		var r BatchRequest
+		require.False(t, decodePlain([]byte(body), &r), body)
+		require.Zero(t, r, body)
+	}
+}
+
+// What is plain, the general way reads the same.
+func FuzzPlain(f *testing.F) {
+	f.Add(fmt.Sprintf(plainPut, "v"))
+	f.Add(`{"Key":"k","Value":"v","IfVersion":0,"AckedThrough":3,"RequestID":7,"ClientID":"c"}`)
+	f.Add(`{"Key":"k","CompareValue":"","Value":"w"}`)
+	f.Add(`{"Key":"k","Consistency":"stale"}`)
+	f.Add(`{"Operations":[{"Append":{"Key":"k","Value":"v"}},{"CAS":{"Key":"k","CompareValue":"","Value":"w"}}]}`)
+	f.Fuzz(func(t *testing.T, body string) {
+		for _, fresh := range []func() Request{
+			func() Request { return &GetRequest{} },
+			func() Request { return &PutRequest{} },
+			func() Request { return &AppendRequest{} },
+			func() Request { return &CASRequest{} },
+			func() Request { return &DeleteRequest{} },
+			func() Request { return &BatchRequest{} },
+		} {
+			plain, general := fresh(), fresh()
+			if decodePlain([]byte(body), plain) {
+				require.NoError(t, decodeAny([]byte(body), general))
+				require.Equal(t, general, plain)
+			} else {
+				require.Equal(t, general, plain, "it must still be fresh")
+			}
+		}
+	})
+}
+
+// What is written by hand is what the general way writes, whatever the value.
+func FuzzPlainAnswer(f *testing.F) {
+	f.Add("v", true, uint64(7))
+	f.Add("\"\\\x00\x7f\u2028<&>\xff", false, uint64(0))
+	f.Fuzz(func(t *testing.T, value string, found bool, version uint64) {
+		put := PutResponse{RespStatus: StatusOK, Outcome: OutcomeApplied, KeyFound: found, PrevValue: value, Version: version}
+		get := GetResponse{RespStatus: StatusOK, Outcome: OutcomeApplied, KeyFound: found, Value: value, Version: version}
+		batch := BatchResponse{RespStatus: Status(value), Outcome: OutcomeApplied}
+		if data, err := Encode(&put); err == nil {
+			batch.Results = append(batch.Results, data, data)
+		}
+		for _, r := range []Response{&put, (*AppendResponse)(&put), (*DeleteResponse)(&put), &get, &batch} {
+			requireEncoding(t, r)
+		}
+	})
+}
+
+// No field of an answer gets lost, also none that is added one day.
+func TestPlainAnswersLoseNothing(t *testing.T) {
+	for _, fresh := range []func() Response{
+		func() Response { return &PutResponse{} },
+		func() Response { return &AppendResponse{} },
+		func() Response { return &DeleteResponse{} },
+		func() Response { return &GetResponse{} },
+		func() Response { return &BatchResponse{Results: []jsontext.Value{jsontext.Value(`{}`)}} },
+	} {
+		for _, field := range reflect.VisibleFields(reflect.TypeOf(fresh()).Elem()) {
+			r := fresh()
+			value := reflect.ValueOf(r).Elem().FieldByIndex(field.Index)
+			switch value.Kind() {
+			case reflect.String:
+				value.SetString("x")
+			case reflect.Bool:
+				value.SetBool(true)
+			case reflect.Uint64:
+				value.SetUint(7)
+			case reflect.Pointer:
+				value.Set(reflect.New(value.Type().Elem()))
+			}
+			requireEncoding(t, r)
+		}
+	}
+}
+
+func requireEncoding(t *testing.T, r Response) {
+	want, wantErr := json.Marshal(r)
+	got, err := Encode(r)
+	if wantErr != nil {
+		require.Error(t, err)
+		return
+	}
+	require.NoError(t, err)
+	require.Equal(t, string(want), string(got))
+}
+
+// plainBatch is a batch of 100 puts.
+func plainBatch() []byte {
+	put := `{"Put":` + fmt.Sprintf(plainPut, strings.Repeat("v", 100)) + `}`
+	return []byte(`{"Operations":[` + strings.Repeat(put+",", 99) + put + `]}`)
+}
+
+func BenchmarkDecode(b *testing.B) {
+	for _, c := range []struct {
+		name  string
+		body  []byte
+		fresh func() Request
+	}{
+		{"put", fmt.Appendf(nil, plainPut, strings.Repeat("v", 100)), func() Request { return new(PutRequest) }},
+		{"batch", plainBatch(), func() Request { return new(BatchRequest) }},
+	} {
+		for way, decode := range map[string]func([]byte, Request) error{"plain": Decode, "general": decodeAny} {
+			b.Run(c.name+"/"+way, func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					if err := decode(c.body, c.fresh()); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}
+
+func BenchmarkEncode(b *testing.B) {
+	put := &PutResponse{RespStatus: StatusOK, Outcome: OutcomeApplied, KeyFound: true, PrevValue: strings.Repeat("v", 100), Version: 1234567}
+	general := func(v any) ([]byte, error) { return json.Marshal(v) }
+	for way, encode := range map[string]func(any) ([]byte, error){"plain": Encode, "general": general} {
+		b.Run("put/"+way, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := encode(put); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
