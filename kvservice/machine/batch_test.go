@@ -167,6 +167,80 @@ func TestOverdueSessionsMakeRoomFirst(t *testing.T) {
 	requireInvariants(t, l.a)
 }
 
+// A batch with an Idempotency-Key is one request. Its repetition gets every result
+// of the first time, reads included, and executes nothing. A batch that differs in
+// one operation, or has one more, is another request, and so is a write alone.
+func TestBatchWithAKey(t *testing.T) {
+	l := newLog(t)
+	batch := func(operations ...Command) Command {
+		return Command{Kind: KindBatch, ClientID: NewKeyID("order 7"), RequestID: 1, Operations: operations}
+	}
+	first := Command{Kind: KindAppend, Key: "x", Value: "a"}
+	conditional := Command{Kind: KindPut, Key: "x", Value: "z", IfVersion: new(uint64(7))}
+	read := Command{Kind: KindGet, Key: "x"}
+	got := l.applyRaw(batch(first, conditional, read).Encode())
+	require.Equal(t, api.StatusOK, got.Result.Status)
+	require.Equal(t, EventCommitted, got.Event)
+	require.Equal(t, api.StatusConditionFailed, got.Operations[1].Result.Status)
+	require.Equal(t, "a", got.Operations[2].Result.Value)
+
+	l.set("x", "other") // version 2
+	before := l.a.Hash()
+	l.b = restored(t, l.b)
+	again := l.applyRaw(batch(first, conditional, read).Encode())
+	require.Equal(t, got.Identity, again.Identity)
+	require.Equal(t, repeated(got.Result), again.Result)
+	require.Equal(t, EventDuplicate, again.Event)
+	for i, o := range got.Operations {
+		require.Equal(t, repeated(o.Result), again.Operations[i].Result)
+	}
+	for _, other := range []Command{
+		batch(first, conditional),
+		batch(first, conditional, read, read),
+		batch(first, conditional, Command{Kind: KindGet, Key: "y"}),
+		{Kind: KindAppend, ClientID: NewKeyID("order 7"), RequestID: 1, Key: "x", Value: "a"},
+	} {
+		requireRefused(t, l.apply(other), api.StatusRequestMismatch, api.OutcomeNotApplied)
+	}
+	require.Equal(t, before, l.a.Hash())
+	require.Equal(t, 1, l.a.IdempotencyKeys())
+
+	// The other way round: the key of a write is no batch's.
+	l = newLog(t)
+	l.apply(appending(NewKeyID("order 7"), 1, "x", "a"))
+	requireRefused(t, l.apply(batch(first)), api.StatusRequestMismatch, api.OutcomeNotApplied)
+}
+
+// The key of a batch takes the room of as many keys as the batch has operations,
+// and gives it back when it expires. A batch that would never have room is told so.
+func TestRoomForTheKeyOfABatch(t *testing.T) {
+	l := newLogWith(t, short) // 2 keys
+	batch := func(key string, at LogTime, operations int) Applied {
+		c := Command{Kind: KindBatch, Stamp: at, ClientID: NewKeyID(key), RequestID: 1}
+		for range operations {
+			c.Operations = append(c.Operations, Command{Kind: KindAppend, Key: "x", Value: "a"})
+		}
+		return l.applyRaw(c.Encode())
+	}
+	require.Equal(t, api.StatusOK, batch("1", 0, 2).Result.Status)
+	requireRefused(t, batch("2", 0, 1).Result, api.StatusBusy, api.OutcomeUnknown)
+	requireRefused(t, batch("2", 0, 3).Result, api.StatusTooLarge, api.OutcomeNotApplied)
+	requireRefused(t, l.apply(appending(NewKeyID("3"), 1, "x", "a")), api.StatusBusy, api.OutcomeUnknown)
+	got := batch("2", 100, 2)
+	require.Equal(t, api.StatusOK, got.Result.Status)
+	require.Equal(t, 1, got.Expired)
+	require.Equal(t, "aaaa", l.get("x"))
+	requireInvariants(t, l.a)
+	l.b = restored(t, l.b)
+	requireInvariants(t, l.b)
+
+	settings := short
+	settings.Window, settings.MaxKeys = 2, 100
+	l = newLogWith(t, settings)
+	requireRefused(t, batch("1", 0, 3).Result, api.StatusTooLarge, api.OutcomeNotApplied)
+	require.Zero(t, l.a.IdempotencyKeys())
+}
+
 // An issued session that is overdue has expired, even if it goes only because
 // somebody needs its room: its client was not cut short.
 func TestOverdueIsNotEvicted(t *testing.T) {

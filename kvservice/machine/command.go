@@ -47,6 +47,7 @@ type Command struct {
 	// ClientID and RequestID name a write of a session, AckedThrough is what the
 	// client is done with (less than RequestID; see api.Acked). KindOpenSession
 	// and KindCloseSession have the ClientID alone.
+	// A KindBatch has them only for its Idempotency-Key; else its operations do.
 	ClientID     api.ClientID
 	RequestID    uint64
 	AckedThrough uint64
@@ -159,6 +160,8 @@ func (c Command) check() error {
 		ok = IsIssued(c.ClientID) && c.RequestID == 0
 	case c.Kind == KindCloseSession:
 		ok = c.ClientID != "" && !IsKey(c.ClientID) && c.RequestID == 0
+	case c.Kind == KindBatch && c.isKeyed():
+		ok = c.RequestID == 1 && c.AckedThrough == 0 && c.checkOperations()
 	case c.Kind == KindBatch:
 		ok = c.ClientID == "" && c.RequestID == 0 && c.checkOperations()
 	case c.Kind.isWrite() && c.RequestID > 0:
@@ -183,11 +186,17 @@ func (c Command) conditionFits() bool {
 	return !c.conditional()
 }
 
+// isKeyed reports whether c came with an Idempotency-Key.
+func (c Command) isKeyed() bool { return IsKey(c.ClientID) }
+
 // checkOperations reports whether a batch is one: not too long, and with nothing
-// in it but writes and reads.
+// in it but writes and reads. With a key for all of them none has an identity.
 func (c Command) checkOperations() bool {
 	for _, o := range c.Operations {
 		if !o.Kind.isWrite() && o.Kind != KindGet || o.Stamp != 0 || o.Nonce != (Nonce{}) || o.check() != nil {
+			return false
+		}
+		if c.isKeyed() && o.ClientID != "" {
 			return false
 		}
 	}

@@ -19,8 +19,9 @@ import (
 //	nonce      16 bytes    only if request = 0
 //	kind       1 byte
 //	operation  depends on kind:
-//	             settings            window, session bytes, value bytes; in version 2
-//	                                 also retention, sessions, keys: numbers
+//	             settings            window, session bytes, value bytes; from version 2 on
+//	                                 also retention, sessions, keys; in version 3 also
+//	                                 how duplicates are answered, 1: numbers
 //	             open session        nothing
 //	             put, append         key, value: texts
 //	             compare-and-set     key, compare value, value: texts
@@ -30,22 +31,23 @@ import (
 //	             batch               how many operations: a number; for each: client,
 //	                                 request, acked (only if request > 0), kind,
 //	                                 operation, condition; version 2
-//	condition  of a write, in version 2: 1 byte, 0 for none, 1 if the key must be
+//	condition  of a write, from version 2 on: 1 byte, 0 for none, 1 if the key must be
 //	           absent (compare-and-set), 2 if it must have a version: a number
 //
 // A command has the oldest version that can say it. So two programs of different
 // age either read the same in it, or the older one stops; and commands of before
 // keep their bytes and their fingerprints. Version 2 has all that is marked so
-// above, and Idempotency-Keys. A kind that a version does not have is unknown in
+// above, and Idempotency-Keys; version 3 has settings by which duplicates are only
+// reported, and batches with an Idempotency-Key. A kind that a version does not have is unknown in
 // it, also for a program that has it in a newer one: what an older program has
 // refused must be refused for ever.
 //
 // The fingerprint covers everything from the kind on, but for a condition of 0:
 // whether a write has come alone or in a batch makes no other request.
-const newestVersion = 2
+const newestVersion = 3
 
 // lastKind is the last kind that each version has.
-var lastKind = [newestVersion + 1]Kind{1: KindGet, 2: KindMark}
+var lastKind = [newestVersion + 1]Kind{1: KindGet, 2: KindMark, 3: KindMark}
 
 // The conditions.
 const (
@@ -54,17 +56,24 @@ const (
 	conditionVersion = 2
 )
 
+// How duplicates are answered; what older versions do, which do not say it, is 0.
+const duplicatesReported = 1
+
 // version returns the oldest version that can say c.
 func (c Command) version() byte {
-	if c.Kind > lastKind[1] || c.Settings.hasLifetimes() || IsKey(c.ClientID) || c.conditional() {
+	switch {
+	case c.Settings.ReportDuplicates, c.Kind == KindBatch && c.isKeyed():
+		return 3
+	case c.Kind > lastKind[1], c.Settings.hasLifetimes(), c.isKeyed(), c.conditional():
 		return 2
 	}
 	return 1
 }
 
 // ErrNewerVersion reports a command or a snapshot that a newer program wrote. The
-// server must stop: to skip it is to become different from the others.
-var ErrNewerVersion = errors.New("machine: a newer program has written this command or snapshot; this program must be replaced by a newer one")
+// server must stop: to skip it is to become different from the others. It comes
+// wrapped in a text that says which version it is.
+var ErrNewerVersion = errors.New("a newer program has written this; replace raftkv by a newer one")
 
 var (
 	errMalformed   = errors.New("machine: not an encoded command")
@@ -123,6 +132,9 @@ func (c Command) appendOperation(b []byte) []byte {
 			b = binary.AppendUvarint(b, c.Settings.MaxSessions)
 			b = binary.AppendUvarint(b, c.Settings.MaxKeys)
 		}
+		if c.Settings.ReportDuplicates {
+			b = binary.AppendUvarint(b, duplicatesReported)
+		}
 	case KindPut, KindAppend:
 		b = appendText(b, c.Key)
 		b = appendText(b, c.Value)
@@ -171,7 +183,7 @@ func Decode(b []byte) (Command, error) {
 	case r.bad || version == 0:
 		return Command{}, errMalformed
 	case version > newestVersion:
-		return Command{}, ErrNewerVersion
+		return Command{}, fmt.Errorf("machine: a command of version %d, and this program knows versions up to %d: %w", version, newestVersion, ErrNewerVersion)
 	}
 	c := Command{Stamp: LogTime(r.number())}
 	r.request(&c)
@@ -208,6 +220,9 @@ func (r *reader) operation(c *Command, version byte) {
 		c.Settings = Settings{Window: r.number(), SessionBytes: r.number(), ValueBytes: r.number()}
 		if version > 1 {
 			c.Settings.RetentionMillis, c.Settings.MaxSessions, c.Settings.MaxKeys = r.number(), r.number(), r.number()
+		}
+		if version > 2 {
+			c.Settings.ReportDuplicates = r.number() == duplicatesReported
 		}
 	case KindPut, KindAppend:
 		c.Key, c.Value = r.text(), r.text()

@@ -43,6 +43,14 @@ var goldenCommands = []struct {
 		{Kind: KindGet, Key: "k"},
 	}}},
 	{"mark", Command{Kind: KindMark, Stamp: 2, Nonce: Nonce{10}}},
+
+	// Version 3.
+	{"settings that report duplicates", Command{Kind: KindSettings, Stamp: 1, Nonce: Nonce{1, 2, 3}, Settings: reporting(DefaultSettings())}},
+	{"batch with a key", Command{Kind: KindBatch, Stamp: 2, ClientID: NewKeyID("order 19"), RequestID: 1, Operations: []Command{
+		{Kind: KindPut, Key: "k", Value: "v"},
+		{Kind: KindDelete, Key: "k", IfVersion: new(uint64(1))},
+		{Kind: KindGet, Key: "k"},
+	}}},
 }
 
 func TestGoldenBytes(t *testing.T) {
@@ -69,17 +77,18 @@ func TestGoldenBytes(t *testing.T) {
 }
 
 // What an older program has refused is refused for ever, or a server that was
-// replaced early has another state than one that was replaced late.
-func TestVersion1StaysAsItWas(t *testing.T) {
+// replaced early has another state than one that was replaced late. So a version
+// stays as it was, also for kinds that a newer one has: they are unknown in it, and
+// what is unknown is applied as an error, by all servers alike.
+func TestOlderVersionsStayAsTheyWere(t *testing.T) {
 	l := newLog(t)
 	c := l.opened('C')
 	for _, newer := range goldenCommands {
 		b := newer.c.Encode()
-		if b[0] == 1 {
-			continue
+		for version := b[0] - 1; version > 0; version-- {
+			b[0] = version
+			requireRefused(t, l.applyRaw(b).Result, api.StatusBadRequest, api.OutcomeNotApplied)
 		}
-		b[0] = 1
-		requireRefused(t, l.applyRaw(b).Result, api.StatusBadRequest, api.OutcomeNotApplied)
 	}
 	closing := Command{Kind: KindCloseSession, Stamp: 9, ClientID: c, Nonce: l.nonce()}.Encode()
 	closing[0] = 1
@@ -92,11 +101,26 @@ func TestVersion1StaysAsItWas(t *testing.T) {
 func TestTheOldestVersionThatCanSayIt(t *testing.T) {
 	for _, g := range goldenCommands {
 		b := g.c.Encode()
-		b[0] = 2
-		if _, err := Decode(b); g.c.version() == 1 {
+		for version := g.c.version() + 1; version <= newestVersion; version++ {
+			b[0] = version
+			_, err := Decode(b)
 			require.ErrorIs(t, err, errMalformed, g.name)
 		}
 	}
+}
+
+// A command of a version that this program does not know is not applied, and the
+// log stays where it was: the newer program goes on from there.
+func TestNewerVersionStopsTheMachine(t *testing.T) {
+	l := newLog(t)
+	b := appending("laptop", 1, "x", "a").Encode()
+	b[0] = newestVersion + 1
+	before := l.a.Hash()
+	_, err := l.a.Apply(raft.CommitEntry{Index: 2, Command: b})
+	require.ErrorIs(t, err, ErrNewerVersion)
+	require.EqualError(t, err, "machine: a command of version 4, and this program knows versions up to 3: a newer program has written this; replace raftkv by a newer one")
+	require.Equal(t, before, l.a.Hash())
+	require.EqualValues(t, 1, l.a.AppliedIndex())
 }
 
 // The fingerprint stands in the replicated state, so it is pinned as well.

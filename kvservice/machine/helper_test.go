@@ -27,6 +27,12 @@ func newLogWith(t require.TestingT, s Settings) *log {
 	return l
 }
 
+// reporting is s for a cluster that only reports duplicates.
+func reporting(s Settings) Settings {
+	s.ReportDuplicates = true
+	return s
+}
+
 func (l *log) apply(c Command) Result { return l.applyRaw(c.Encode()).Result }
 
 func (l *log) applyRaw(command []byte) Applied {

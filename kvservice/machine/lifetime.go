@@ -19,8 +19,8 @@ const (
 	// executed under its name again, and the client learns that.
 	issuedID
 
-	// keyID: an Idempotency-Key, a session of one request. Like a chosen id it keeps
-	// its promise for the retention; it has room of its own, so that programs
+	// keyID: an Idempotency-Key, a session of one request, or of one batch. Like a
+	// chosen id it keeps its promise for the retention; it has room of its own, so that programs
 	// which make a key for every write drive out nobody's session.
 	keyID
 
@@ -80,19 +80,19 @@ func (m *Machine) overdue(c class) (oldest use, ok bool) {
 	return oldest, ok && uint64(m.now-oldest.at) >= m.settings.RetentionMillis
 }
 
-// makeRoom sees to it that a session can be opened for id. If there are as many
+// makeRoom sees to it that a session can be opened for the client of c. If there are as many
 // as may be, one goes that is overdue, or else the least recently used one with
 // an issued id. It reports false if there is none: chosen ids and keys are not
 // forgotten before their time, whatever the need.
 //
 // One comes and one goes. A store that had more when the bound came keeps them
 // until they expire.
-func (m *Machine) makeRoom(id api.ClientID, entry *Applied) bool {
+func (m *Machine) makeRoom(c Command, entry *Applied) bool {
 	if !m.settings.hasLifetimes() {
 		return true
 	}
-	if IsKey(id) {
-		return uint64(m.IdempotencyKeys()) < m.settings.MaxKeys || m.forgetOverdue(keyID, entry)
+	if c.isKeyed() {
+		return m.makeRoomForKey(max(1, len(c.Operations)), entry)
 	}
 	if uint64(m.Sessions()) < m.settings.MaxSessions || m.forgetOverdue(chosenID, entry) || m.forgetOverdue(issuedID, entry) {
 		return true
@@ -103,6 +103,18 @@ func (m *Machine) makeRoom(id api.ClientID, entry *Applied) bool {
 		entry.Evicted++
 	}
 	return ok
+}
+
+// makeRoomForKey is makeRoom for a key with n records: all together may have as
+// many as MaxKeys. If they have more, as many must go as come.
+func (m *Machine) makeRoomForKey(n int, entry *Applied) bool {
+	most := max(m.settings.MaxKeys, uint64(m.sessions.keyRecords))
+	for uint64(m.sessions.keyRecords+n) > most {
+		if !m.forgetOverdue(keyID, entry) {
+			return false
+		}
+	}
+	return true
 }
 
 // forgetOverdue forgets the first overdue session of a class, if there is one.
@@ -122,12 +134,12 @@ func noRoom(outcome api.Outcome) Result {
 
 // applyOpenSession registers an id. A server submits it once; if it were there
 // already, nothing would change.
-func (m *Machine) applyOpenSession(id api.ClientID, entry *Applied) Result {
-	if _, known := m.sessions.get(id); !known {
-		if !m.makeRoom(id, entry) {
+func (m *Machine) applyOpenSession(c Command, entry *Applied) Result {
+	if _, known := m.sessions.get(c.ClientID); !known {
+		if !m.makeRoom(c, entry) {
 			return noRoom(api.OutcomeNotApplied) // nobody submits it again
 		}
-		m.sessions.open(id, m.now)
+		m.sessions.open(c.ClientID, m.now)
 	}
 	return Result{Status: api.StatusOK, Outcome: api.OutcomeApplied}
 }

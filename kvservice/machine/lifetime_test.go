@@ -269,6 +269,7 @@ func TestLifetimesAreAddedOnce(t *testing.T) {
 	other := short
 	other.Window++
 	requireRefused(t, settings(other), api.StatusBadRequest, api.OutcomeNotApplied)
+	requireRefused(t, settings(reporting(short)), api.StatusBadRequest, api.OutcomeNotApplied)
 	require.Equal(t, 1, l.a.Sessions(), "kept for good")
 	require.Equal(t, api.StatusOK, settings(short).Status)
 	other = short
@@ -278,6 +279,36 @@ func TestLifetimesAreAddedOnce(t *testing.T) {
 	require.Zero(t, l.a.Sessions())
 	got, _ := l.a.Settings()
 	require.Equal(t, short, got)
+}
+
+// What a leader adds to settings that lack something is in place of what is absent
+// and of nothing else.
+func TestSettingsWithDefaults(t *testing.T) {
+	require.Equal(t, DefaultSettings(), Settings{}.WithDefaults())
+	require.Equal(t, reporting(DefaultSettings()), reporting(Settings{}).WithDefaults())
+	require.Equal(t, short, short.WithDefaults())
+	added := short.withoutLifetimes().WithDefaults()
+	require.Equal(t, short.withoutLifetimes(), added.withoutLifetimes())
+	require.Equal(t, DefaultSettings().RetentionMillis, added.RetentionMillis)
+	require.Equal(t, DefaultSettings().MaxSessions, added.MaxSessions)
+	require.Equal(t, DefaultSettings().MaxKeys, added.MaxKeys)
+
+	l := newLogWith(t, short.withoutLifetimes())
+	require.Equal(t, api.StatusOK, l.apply(Command{Kind: KindSettings, Settings: added, Nonce: l.nonce()}).Status)
+}
+
+// A log without lifetimes may have more keys than there may be later. For each that
+// comes then one goes, and no more.
+func TestMoreKeysThanThereMayBe(t *testing.T) {
+	l := newLogWith(t, short.withoutLifetimes())
+	for i := range expiriesPerEntry + 8 {
+		l.apply(appending(NewKeyID(text(i)), 1, "x", ""))
+	}
+	l.apply(Command{Kind: KindSettings, Settings: short, Nonce: l.nonce()})
+	got := l.applyRaw(appending(NewKeyID("new"), 1, "x", "").at(100).Encode())
+	require.Equal(t, api.StatusOK, got.Result.Status)
+	require.Equal(t, expiriesPerEntry+1, got.Expired)
+	require.Equal(t, 8, l.a.IdempotencyKeys())
 }
 
 // Three days of log time: clients come, repeat themselves within the day and

@@ -48,9 +48,15 @@ type Settings struct {
 	// the least recently used of those with an issued id goes.
 	MaxSessions uint64
 
-	// MaxKeys bounds the number of Idempotency-Keys, apart from the sessions. If
-	// there is no room for a new one, it is refused.
+	// MaxKeys bounds the number of Idempotency-Keys, apart from the sessions; the key
+	// of a batch counts as many as that has operations. If there is no room for a
+	// new one, it is refused.
 	MaxKeys uint64
+
+	// ReportDuplicates says what the repetition of a request is answered: false, the
+	// result of the first time; true, that it is one and what its outcome was, and
+	// then no results are kept. Only settings with lifetimes can have it.
+	ReportDuplicates bool
 }
 
 // DefaultSettings returns what a first leader writes into the log: a window of
@@ -67,16 +73,32 @@ func DefaultSettings() Settings {
 // complete reports whether every bound is there. None may be 0, but lifetimes
 // may be absent.
 func (s Settings) complete() bool {
-	return s.Window > 0 && s.SessionBytes > 0 && s.ValueBytes > 0 &&
-		(s == s.withoutLifetimes() || s.RetentionMillis > 0 && s.MaxSessions > 0 && s.MaxKeys > 0)
+	lifetimes := s.RetentionMillis > 0 && s.MaxSessions > 0 && s.MaxKeys > 0
+	none := s == s.withoutLifetimes() && !s.ReportDuplicates
+	return s.Window > 0 && s.SessionBytes > 0 && s.ValueBytes > 0 && (lifetimes || none)
 }
 
 // hasLifetimes reports whether sessions end.
 func (s Settings) hasLifetimes() bool { return s.RetentionMillis > 0 }
 
-// withoutLifetimes returns what an older program knows of s.
 func (s Settings) withoutLifetimes() Settings {
-	return Settings{Window: s.Window, SessionBytes: s.SessionBytes, ValueBytes: s.ValueBytes}
+	s.RetentionMillis, s.MaxSessions, s.MaxKeys = 0, 0, 0
+	return s
+}
+
+// WithDefaults returns s with the defaults for all that is absent: what a leader
+// adds to settings without lifetimes, or writes where there are none. What a
+// repetition is answered stays as it is.
+func (s Settings) WithDefaults() Settings {
+	d := DefaultSettings()
+	if !s.complete() {
+		d.ReportDuplicates = s.ReportDuplicates
+		return d
+	}
+	if !s.hasLifetimes() {
+		s.RetentionMillis, s.MaxSessions, s.MaxKeys = d.RetentionMillis, d.MaxSessions, d.MaxKeys
+	}
+	return s
 }
 
 // Settings returns the settings in force; written is false, and they are zero,
@@ -162,7 +184,7 @@ func (m *Machine) applyCommand(c Command, id Identity, entry *Applied) (result R
 	case !m.settings.complete():
 		result = beforeSettings(c)
 	case c.Kind == KindOpenSession:
-		result = m.applyOpenSession(c.ClientID, entry)
+		result = m.applyOpenSession(c, entry)
 	case c.Kind == KindCloseSession:
 		result = m.applyCloseSession(c.ClientID)
 	default:
@@ -178,7 +200,7 @@ func (m *Machine) applyCommand(c Command, id Identity, entry *Applied) (result R
 func (m *Machine) Get(key string) Result { return m.execute(Command{Kind: KindGet, Key: key}) }
 
 // applySettings takes the first settings and holds on to them. If an older
-// program has written them, lifetimes may be added, once.
+// program has written them, lifetimes may be added, once, and nothing else.
 func (m *Machine) applySettings(s Settings) Result {
 	adds := m.settings == s.withoutLifetimes()
 	if m.settings.complete() && m.settings != s && !adds {

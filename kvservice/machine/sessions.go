@@ -16,6 +16,9 @@ type sessions struct {
 	// byUse has the sessions of each class in the order in which they go.
 	// Invariant: it holds (lastUse, id) of every session, and nothing else.
 	byUse [classes]*btree.BTreeG[use]
+
+	// keyRecords is how many records the sessions of Idempotency-Keys have.
+	keyRecords int
 }
 
 // session is what the machine remembers of one client.
@@ -43,7 +46,7 @@ type session struct {
 type record struct {
 	fingerprint Fingerprint
 	result      Result
-	dropped     bool // the result but for its outcome is gone
+	dropped     bool // the result but for its outcome is gone, or was never kept (Settings.ReportDuplicates)
 }
 
 func newSessions() sessions {
@@ -55,7 +58,7 @@ func newSessions() sessions {
 }
 
 func (t *sessions) clone() sessions {
-	c := sessions{byClient: t.byClient.IsoCopy()}
+	c := sessions{byClient: t.byClient.IsoCopy(), keyRecords: t.keyRecords}
 	for i := range t.byUse {
 		c.byUse[i] = t.byUse[i].IsoCopy()
 	}
@@ -88,6 +91,9 @@ func (t *sessions) touch(id api.ClientID, s *session, now LogTime) {
 func (t *sessions) forget(id api.ClientID) {
 	if s, known := t.byClient.Delete(id); known {
 		t.byUse[classOf(id)].Delete(use{s.lastUse, id})
+		if IsKey(id) {
+			t.keyRecords -= s.records.Len()
+		}
 	}
 }
 
@@ -115,7 +121,7 @@ func (m *Machine) applyWrite(c Command, id Identity, entry *Applied) (Result, Ev
 		if IsIssued(c.ClientID) || c.RequestID != 1 {
 			return sessionExpired(c.ClientID), EventRefused
 		}
-		if !m.makeRoom(c.ClientID, entry) {
+		if !m.makeRoom(c, entry) {
 			// A later copy may find room, so this is not the last word.
 			return noRoom(api.OutcomeUnknown), EventRefused
 		}
@@ -129,8 +135,7 @@ func (m *Machine) applyWrite(c Command, id Identity, entry *Applied) (Result, Ev
 	}
 	if r, recorded := s.records.Get(c.RequestID); recorded {
 		if r.fingerprint != id.Fingerprint {
-			return refuse(api.StatusRequestMismatch, api.OutcomeNotApplied,
-				"this RequestID belongs to another request of this client; nothing was done"), EventRefused
+			return mismatch(), EventRefused
 		}
 		return r.again(), EventDuplicate
 	}
@@ -141,8 +146,25 @@ func (m *Machine) applyWrite(c Command, id Identity, entry *Applied) (Result, Ev
 			"the number is too far above AckedThrough; nothing was done now; send the same number again later"), EventRefused
 	}
 	result := m.execute(c)
-	s.record(c.RequestID, record{fingerprint: id.Fingerprint, result: result}, m.settings.SessionBytes)
+	m.record(c.ClientID, s, c.RequestID, record{fingerprint: id.Fingerprint, result: result})
 	return result, EventCommitted
+}
+
+// record remembers an executed request of a session.
+func (m *Machine) record(id api.ClientID, s *session, number uint64, r record) {
+	if m.settings.ReportDuplicates {
+		r.drop()
+	}
+	s.record(number, r, m.settings.SessionBytes)
+	if IsKey(id) {
+		m.sessions.keyRecords++
+	}
+}
+
+// mismatch refuses a request whose number, or key, belongs to another one.
+func mismatch() Result {
+	return refuse(api.StatusRequestMismatch, api.OutcomeNotApplied,
+		"this RequestID belongs to another request of this client; nothing was done")
 }
 
 // sessionExpired refuses a write of a session that is not there. Executing it
@@ -207,13 +229,19 @@ func (r *record) drop() {
 	r.result = Result{Outcome: r.result.Outcome}
 }
 
-// again returns the answer to a repetition: the result of the first time.
+// again returns the answer to a repetition: the result of the first time, or if
+// that is gone, how it ended. The outcome is always that of the first time. A
+// repetition that is told "not_applied" of a write that was applied makes its
+// client do the write again, under another number.
 func (r record) again() Result {
 	result := r.result
 	result.Duplicate = true
 	if r.dropped {
 		result.Status = api.StatusDuplicateRequest
-		result.Error = "the request was carried out before; its result has been dropped for room"
+		result.Error = "an earlier copy of this request was carried out; its result is not kept"
+		if result.Outcome == api.OutcomeNotApplied {
+			result.Error = "an earlier copy of this request was refused and did nothing; why is not kept"
+		}
 	}
 	return result
 }

@@ -253,6 +253,44 @@ func TestRecordedValuesAreDroppedForRoom(t *testing.T) {
 	require.Equal(t, "e", l.get("x"))
 }
 
+// A cluster that only reports duplicates keeps outcomes and no results. What a
+// repetition is told of its outcome is what became of the first copy, and nothing
+// is executed for it.
+func TestReportedDuplicates(t *testing.T) {
+	l := newLogWith(t, reporting(DefaultSettings()))
+	c := l.opened('C')
+	l.set("x", "a")
+	swap := Command{Kind: KindCAS, ClientID: c, RequestID: 2, AckedThrough: 0, Key: "x", CompareValue: "ab", Value: "z"}
+	refused := Command{Kind: KindPut, ClientID: c, RequestID: 3, AckedThrough: 0, Key: "x", Value: "z", IfVersion: new(uint64(7))}
+	for _, test := range []struct {
+		c       Command
+		status  api.Status
+		outcome api.Outcome
+	}{
+		{appending(c, 1, "x", "b"), api.StatusOK, api.OutcomeApplied},
+		{swap, api.StatusOK, api.OutcomeApplied},
+		{refused, api.StatusConditionFailed, api.OutcomeNotApplied},
+		{appending("laptop", 1, "y", "1"), api.StatusOK, api.OutcomeApplied},
+		{appending(NewKeyID("order 7"), 1, "y", "2"), api.StatusOK, api.OutcomeApplied},
+	} {
+		first := l.apply(test.c)
+		require.Equal(t, test.status, first.Status)
+		require.Equal(t, test.outcome, first.Outcome)
+		before := l.a.Hash()
+		l.b = restored(t, l.b)
+		for _, entry := range []Applied{l.applyRaw(test.c.Encode()), l.batch(test.c).Operations[0]} {
+			again := entry.Result
+			require.Equal(t, EventDuplicate, entry.Event)
+			require.NotEmpty(t, again.Error)
+			require.Equal(t, Result{Status: api.StatusDuplicateRequest, Outcome: test.outcome, Duplicate: true, Error: again.Error}, again)
+		}
+		require.Equal(t, before, l.a.Hash())
+	}
+	require.Equal(t, "z", l.get("x"))
+	require.Equal(t, "12", l.get("y"))
+	requireRefused(t, l.apply(appending(c, 1, "x", "other").inFlight(0)), api.StatusRequestMismatch, api.OutcomeNotApplied)
+}
+
 // A refusal at apply may be called "not applied" only if every later copy is
 // refused as well. The refusal of a too large value would not hold by itself:
 // the key may be shorter when the next copy comes.

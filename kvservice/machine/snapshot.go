@@ -19,9 +19,21 @@ import (
 // theirs: everything has an order, and numbers are uvarints in their shortest
 // form.
 
-// snapshotVersion stands first. A newer version is refused; version 1, whose
-// settings have no lifetimes, is still read.
-const snapshotVersion = 2
+// The version stands first. A newer one is refused. Version 1, whose settings have
+// no lifetimes, is still read. Version 3 is for a state that version 2 cannot have:
+// duplicates are only reported, or a key has the records of a batch. Any other
+// state has version 2, so that servers of before can read it.
+const (
+	snapshotVersion       = 2
+	newestSnapshotVersion = 3
+)
+
+func (m *Machine) snapshotVersion() byte {
+	if m.settings.ReportDuplicates || m.sessions.keyRecords > m.IdempotencyKeys() {
+		return newestSnapshotVersion
+	}
+	return snapshotVersion
+}
 
 // snapshotPiece is how many bytes are gathered for one write, and how many are
 // believed to come before they are there.
@@ -45,7 +57,8 @@ const (
 // Source: §7; that sessions are part of it, §8.
 func (m *Machine) WriteSnapshot(w io.Writer) error {
 	out := snapshotWriter{bufio.NewWriterSize(w, snapshotPiece)}
-	out.WriteByte(snapshotVersion)
+	version := m.snapshotVersion()
+	out.WriteByte(version)
 	out.number(uint64(m.appliedIndex))
 	out.number(uint64(m.now))
 	out.number(m.settings.Window)
@@ -54,6 +67,9 @@ func (m *Machine) WriteSnapshot(w io.Writer) error {
 	out.number(m.settings.RetentionMillis)
 	out.number(m.settings.MaxSessions)
 	out.number(m.settings.MaxKeys)
+	if version > 2 {
+		out.flag(m.settings.ReportDuplicates)
+	}
 	out.number(m.store.writes)
 	out.number(uint64(m.store.items.Len()))
 	m.store.items.Scan(func(key string, i item) bool {
@@ -82,6 +98,14 @@ func (out snapshotWriter) number(v uint64) {
 func (out snapshotWriter) text(s string) {
 	out.number(uint64(len(s)))
 	out.WriteString(s)
+}
+
+func (out snapshotWriter) flag(set bool) {
+	if set {
+		out.number(1)
+	} else {
+		out.number(0)
+	}
 }
 
 func (out snapshotWriter) session(s *session) {
@@ -131,8 +155,8 @@ func ReadSnapshot(r io.Reader) (*Machine, error) {
 	in := snapshotReader{r: bufio.NewReaderSize(r, snapshotPiece)}
 	version := in.byte()
 	switch {
-	case in.err == nil && version > snapshotVersion:
-		return nil, ErrNewerVersion
+	case in.err == nil && version > newestSnapshotVersion:
+		return nil, fmt.Errorf("machine: a snapshot of version %d, and this program knows versions up to %d: %w", version, newestSnapshotVersion, ErrNewerVersion)
 	case in.err == nil && version == 0:
 		in.refuse("it has no version")
 	}
@@ -143,6 +167,9 @@ func ReadSnapshot(r io.Reader) (*Machine, error) {
 	if version > 1 {
 		m.settings.RetentionMillis, m.settings.MaxSessions, m.settings.MaxKeys = in.number(), in.number(), in.number()
 	}
+	if version > 2 {
+		m.settings.ReportDuplicates = in.flag()
+	}
 	if m.settings != (Settings{}) && !m.settings.complete() {
 		in.refuse("its settings are incomplete")
 	}
@@ -150,6 +177,9 @@ func ReadSnapshot(r io.Reader) (*Machine, error) {
 	in.sessions(m)
 	if !m.settings.complete() && (m.store.writes > 0 || m.store.items.Len() > 0 || m.sessions.byClient.Len() > 0) {
 		in.refuse("something was written before the settings")
+	}
+	if needed := m.snapshotVersion(); needed != version && (needed > 2 || version > 2) {
+		in.refuse("a state of version %d stands under version %d", needed, version)
 	}
 	in.end()
 	if in.err != nil {
@@ -213,6 +243,14 @@ func (in *snapshotReader) number() uint64 {
 	return v
 }
 
+func (in *snapshotReader) flag() bool {
+	v := in.number()
+	if v > 1 {
+		in.refuse("a flag is %d", v)
+	}
+	return v == 1
+}
+
 func (in *snapshotReader) fill(b []byte) {
 	if in.err != nil {
 		return
@@ -267,6 +305,9 @@ func (in *snapshotReader) sessions(m *Machine) {
 		s := in.session(m)
 		m.sessions.byClient.Load(id, s)
 		m.sessions.byUse[classOf(id)].Set(use{s.lastUse, id})
+		if IsKey(id) {
+			m.sessions.keyRecords += s.records.Len()
+		}
 		last = id
 	}
 }

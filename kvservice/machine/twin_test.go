@@ -26,8 +26,9 @@ type event struct {
 	c        Command
 	at       LogTime
 	executed bool
-	opens    bool // a session begins
-	ends     bool // a session ends; c has only the id
+	batch    *Command // of an operation of a batch with a key
+	opens    bool     // a session begins
+	ends     bool     // a session ends; c has only the id
 	result   Result
 }
 
@@ -40,8 +41,12 @@ func (w *twin) apply(c Command) Applied {
 			entry.Expired++
 		}
 	}
-	if c.Kind != KindBatch {
+	switch {
+	case c.Kind != KindBatch:
 		entry.Result = w.applyOne(c, &entry)
+		return entry
+	case c.isKeyed():
+		w.applyKeyedBatch(c, &entry)
 		return entry
 	}
 	entry.Result = Result{Status: api.StatusOK, Outcome: api.OutcomeApplied}
@@ -49,6 +54,40 @@ func (w *twin) apply(c Command) Applied {
 		entry.Operations = append(entry.Operations, Applied{Result: w.applyOne(o, &entry)})
 	}
 	return entry
+}
+
+// applyKeyedBatch takes a batch with a key for the requests 1, 2, 3 … of the key,
+// which are known together or not at all.
+func (w *twin) applyKeyedBatch(c Command, entry *Applied) {
+	n := len(c.Operations)
+	known := w.session(c.ClientID) != nil
+	switch {
+	case n > int(w.settings.Window), w.settings.hasLifetimes() && n > int(w.settings.MaxKeys):
+		entry.Result.Status, entry.Result.Outcome = api.StatusTooLarge, api.OutcomeNotApplied
+		return
+	case !known && !w.makeRoom(c.ClientID, n, entry):
+		entry.Result.Status, entry.Result.Outcome = api.StatusBusy, api.OutcomeUnknown
+		return
+	}
+	entry.Result.Status, entry.Result.Outcome, entry.Result.Duplicate = api.StatusOK, api.OutcomeApplied, known
+	first := w.executed(c.ClientID, 1)
+	use := event{c: Command{ClientID: c.ClientID, RequestID: 1}, at: w.now}
+	if known && (first.batch == nil || !reflect.DeepEqual(first.batch.Operations, c.Operations)) {
+		entry.Result = Result{Status: api.StatusRequestMismatch, Outcome: api.OutcomeNotApplied}
+		w.history = append(w.history, use)
+		return
+	}
+	for i, o := range c.Operations {
+		o.ClientID, o.RequestID = c.ClientID, uint64(i+1)
+		e := event{c: o, at: w.now, batch: &c}
+		if known {
+			e.result = w.again(w.executed(o.ClientID, o.RequestID))
+		} else {
+			e.result, e.executed, e.opens = w.execute(o), true, i == 0
+		}
+		w.history = append(w.history, e)
+		entry.Operations = append(entry.Operations, Applied{Result: e.result})
+	}
 }
 
 func (w *twin) applyOne(c Command, entry *Applied) Result {
@@ -66,7 +105,7 @@ func (w *twin) applyOne(c Command, entry *Applied) Result {
 		if IsIssued(c.ClientID) {
 			e.result.Outcome = api.OutcomeNotApplied
 		}
-	case w.session(c.ClientID) == nil && !w.makeRoom(c.ClientID, entry):
+	case w.session(c.ClientID) == nil && !w.makeRoom(c.ClientID, 1, entry):
 		e.result.Status, e.result.Outcome = api.StatusBusy, api.OutcomeUnknown
 		if c.Kind == KindOpenSession {
 			e.result.Outcome = api.OutcomeNotApplied
@@ -89,11 +128,8 @@ func (w *twin) write(e *event) {
 	switch {
 	case e.c.RequestID <= acked:
 		e.result.Status, e.result.Outcome = api.StatusStaleRequest, api.OutcomeUnknown
-	case first != nil && sameOperation(first.c, e.c) && w.hasRoom(e.c.ClientID, e.c.RequestID):
-		e.result = first.result
-		e.result.Duplicate = true
-	case first != nil && sameOperation(first.c, e.c):
-		e.result.Status, e.result.Outcome, e.result.Duplicate = api.StatusDuplicateRequest, first.result.Outcome, true
+	case first != nil && first.batch == nil && sameOperation(first.c, e.c):
+		e.result = w.again(first)
 	case first != nil:
 		e.result.Status, e.result.Outcome = api.StatusRequestMismatch, api.OutcomeNotApplied
 	case e.c.RequestID > acked+w.settings.Window:
@@ -101,6 +137,17 @@ func (w *twin) write(e *event) {
 	default:
 		e.result, e.executed = w.execute(e.c), true
 	}
+}
+
+// again is what a repetition is answered.
+func (w *twin) again(first *event) (r Result) {
+	if !w.settings.ReportDuplicates && w.hasRoom(first.c.ClientID, first.c.RequestID) {
+		r = first.result
+	} else {
+		r.Status, r.Outcome = api.StatusDuplicateRequest, first.result.Outcome
+	}
+	r.Duplicate = true
+	return r
 }
 
 // session returns what has happened to a client since its session began; nothing
@@ -145,11 +192,14 @@ func (w *twin) lastUse(id api.ClientID) (last LogTime) {
 	return last
 }
 
-func (w *twin) makeRoom(id api.ClientID, entry *Applied) bool {
-	var keys, sessions []api.ClientID
+func (w *twin) makeRoom(id api.ClientID, n int, entry *Applied) bool {
+	var sessions []api.ClientID
+	keys := 0
 	for _, other := range w.clients() {
 		if IsKey(other) {
-			keys = append(keys, other)
+			for number := uint64(1); w.executed(other, number) != nil; number++ {
+				keys++
+			}
 		} else {
 			sessions = append(sessions, other)
 		}
@@ -158,7 +208,7 @@ func (w *twin) makeRoom(id api.ClientID, entry *Applied) bool {
 	case !w.settings.hasLifetimes():
 		return true
 	case IsKey(id):
-		return len(keys) < int(w.settings.MaxKeys)
+		return keys+n <= int(w.settings.MaxKeys)
 	case len(sessions) < int(w.settings.MaxSessions):
 		return true
 	}
@@ -270,7 +320,8 @@ func drawSettings(t *rapid.T) Settings {
 	if rapid.IntRange(0, 2).Draw(t, "lifetimes") > 0 {
 		s.RetentionMillis = rapid.Uint64Range(1, 60).Draw(t, "retention")
 		s.MaxSessions = rapid.Uint64Range(1, 4).Draw(t, "sessions")
-		s.MaxKeys = rapid.Uint64Range(1, 2).Draw(t, "keys")
+		s.MaxKeys = rapid.Uint64Range(1, 4).Draw(t, "keys")
+		s.ReportDuplicates = rapid.IntRange(0, 3).Draw(t, "report") == 0
 	}
 	return s
 }
@@ -293,6 +344,13 @@ func drawCommand(t *rapid.T, l *log, w *twin) Command {
 		c.Kind = KindBatch
 		for range rapid.IntRange(1, 4).Draw(t, "operations") {
 			c.Operations = append(c.Operations, drawOperation(t, w))
+		}
+		if rapid.IntRange(0, 2).Draw(t, "keyed") == 0 {
+			c.ClientID, c.RequestID = rapid.SampledFrom([]api.ClientID{NewKeyID("1"), NewKeyID("2"), NewKeyID("4")}).Draw(t, "key"), 1
+			for i := range c.Operations {
+				o := &c.Operations[i]
+				o.ClientID, o.RequestID, o.AckedThrough = "", 0, 0
+			}
 		}
 	default:
 		c = drawOperation(t, w)
@@ -349,7 +407,7 @@ func TestSessionsBesideTheirTwin(t *testing.T) {
 		duplicate bool
 	}
 	seen := map[answered]int{}
-	var expired, evicted, premature int
+	var expired, evicted, premature, keyedAgain, keyedMismatch, reported int
 	rapid.Check(t, func(t *rapid.T) {
 		settings := drawSettings(t)
 		l := newLogWith(t, settings)
@@ -380,6 +438,15 @@ func TestSessionsBesideTheirTwin(t *testing.T) {
 			}
 			for _, r := range results(want) {
 				seen[answered{r.Status, r.Duplicate}]++
+				if r.Status == api.StatusDuplicateRequest && r.Outcome == api.OutcomeNotApplied {
+					reported++
+				}
+			}
+			if c.Kind == KindBatch && got.Result.Duplicate {
+				keyedAgain++
+			}
+			if c.Kind == KindBatch && got.Result.Status == api.StatusRequestMismatch {
+				keyedMismatch++
 			}
 
 			now = max(now, c.Stamp)
@@ -403,6 +470,9 @@ func TestSessionsBesideTheirTwin(t *testing.T) {
 	require.NotZero(t, expired)
 	require.NotZero(t, evicted)
 	require.NotZero(t, premature)
+	require.NotZero(t, keyedAgain)
+	require.NotZero(t, keyedMismatch)
+	require.NotZero(t, reported)
 }
 
 // results returns the result of an entry and those of its operations, without
@@ -420,7 +490,7 @@ func results(a Applied) []Result {
 
 // requireInvariants checks what sessions.go promises about a session.
 func requireInvariants(t require.TestingT, m *Machine) {
-	indexed := 0
+	indexed, keyRecords := 0, 0
 	for c := range classes {
 		indexed += m.sessions.byUse[c].Len()
 	}
@@ -436,8 +506,12 @@ func requireInvariants(t require.TestingT, m *Machine) {
 		require.Equal(t, valueBytes, s.valueBytes)
 		require.LessOrEqual(t, valueBytes, m.settings.SessionBytes)
 		require.LessOrEqual(t, s.lastUse, m.now)
+		if IsKey(id) {
+			keyRecords += s.records.Len()
+		}
 		_, found := m.sessions.byUse[classOf(id)].Get(use{s.lastUse, id})
 		require.True(t, found)
 		return true
 	})
+	require.Equal(t, keyRecords, m.sessions.keyRecords)
 }
