@@ -11,7 +11,6 @@ require (
 	github.com/spf13/cobra v1.10.2
 	github.com/stretchr/testify v1.12.1
 	github.com/tidwall/btree v1.8.2
-	golang.org/x/net v0.62.0
 	pgregory.net/rapid v1.3.0
 )
 

@@ -34,9 +34,13 @@ func allowedMethods(path string) string {
 
 // serveAdminGet serves the admin paths that can be read, and reports whether
 // this was one.
-func (s *KVService) serveAdminGet(w http.ResponseWriter, req *http.Request, path string) bool {
-	if req.Method != http.MethodGet {
+func (s *KVService) serveAdminGet(w http.ResponseWriter, req *http.Request, path string, visit *visit) bool {
+	if req.Method != http.MethodGet || !isAdmin(path) {
 		return false
+	}
+	if !visit.enter(s.door.admin) {
+		writeAnswer(w, s.noPlace(s.door.admin))
+		return true
 	}
 	switch path {
 	case api.PathAdminMembers:
@@ -75,6 +79,11 @@ func (s *KVService) serveSnapshot(w http.ResponseWriter, req *http.Request) {
 		writeAnswer(w, api.Refuse(api.StatusBadRequest, fmt.Sprintf("consistency %q is no level for a snapshot; use linearizable or stale", level)))
 		return
 	}
+	if !s.door.downloads.take() {
+		writeAnswer(w, s.refuse(api.StatusBusy, fmt.Sprintf("%d snapshots are being sent already; try again when one has ended, or ask another server", maxDownloads)))
+		return
+	}
+	defer s.door.downloads.give()
 	s.mu.Lock()
 	state, at := s.machine.Clone(), s.applied
 	s.mu.Unlock()
@@ -91,7 +100,7 @@ func (s *KVService) serveSnapshot(w http.ResponseWriter, req *http.Request) {
 		Configuration: ConfigurationOf(at.configuration, at.configurationIndex),
 	}
 	w.Header().Set("Content-Type", "application/octet-stream")
-	if WriteSnapshotFile(stallingWriter{w, http.NewResponseController(w)}, header, state.WriteSnapshot) != nil {
+	if WriteSnapshotFile(stallingWriter{w, http.NewResponseController(w), s.answerTime}, header, state.WriteSnapshot) != nil {
 		// The answer has begun already. A connection that breaks is how the client
 		// learns that this is not all of it.
 		panic(http.ErrAbortHandler)
@@ -103,11 +112,12 @@ func (s *KVService) serveSnapshot(w http.ResponseWriter, req *http.Request) {
 type stallingWriter struct {
 	http.ResponseWriter
 	deadline *http.ResponseController
+	patience time.Duration
 }
 
 func (w stallingWriter) Write(b []byte) (int, error) {
 	// A recorder in a test has no deadline, and needs none.
-	_ = w.deadline.SetWriteDeadline(time.Now().Add(writeTimeout))
+	_ = w.deadline.SetWriteDeadline(time.Now().Add(w.patience))
 	return w.ResponseWriter.Write(b)
 }
 

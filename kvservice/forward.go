@@ -37,6 +37,9 @@ func (s *KVService) forward(ctx context.Context, leader raft.ServerID, path stri
 	if err == nil {
 		line, body, ok := splitLine(reply)
 		status, isReplayed := strings.CutSuffix(line, replayed)
+		if ok && !visitOf(ctx).tryHoldAnswer(len(body)) {
+			return encode(s.unknown(api.StatusFailedCommit, "too many large answers wait to be sent"))
+		}
 		if ok && api.Status(status).Known() {
 			return answerBytes{api.Status(status), body, isReplayed}
 		}
@@ -56,6 +59,12 @@ func (s *KVService) HandleForwarded(ctx context.Context, from raft.ServerID, pay
 	case <-ctx.Done():
 		return nil // the transport is closing
 	}
+	visit := &visit{door: s.door}
+	defer visit.end()
+	if !visit.holdBody(len(payload)) {
+		a := encode(s.refuse(api.StatusBusy, "the requests under way at the leader are too large together; nothing was done, try again after a pause"))
+		return joinLine(string(a.Status), a.Body)
+	}
 	line, body, ok := splitLine(payload)
 	if !ok {
 		a := encode(api.Refuse(api.StatusBadRequest, fmt.Sprintf("server %d forwarded something that server %d cannot read; do they run the same version?", from, s.config.ID)))
@@ -69,7 +78,7 @@ func (s *KVService) HandleForwarded(ctx context.Context, from raft.ServerID, pay
 		return s.answerReadIndex(ctx, body)
 	}
 	s.metrics.forwarded.WithLabelValues(forwardedIn).Inc()
-	ctx = withKey(withRequestID(ctx, requestID), key)
+	ctx = withVisit(withKey(withRequestID(ctx, requestID), key), visit)
 	a := s.answer(ctx, path, body, false)
 	if a.Replayed {
 		return joinLine(string(a.Status)+replayed, a.Body)

@@ -2,9 +2,7 @@ package kvservice
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"mime"
 	"net/http"
 	"strconv"
@@ -24,6 +22,10 @@ func (s *KVService) Handler() http.Handler { return http.HandlerFunc(s.serveHTTP
 // by a redirect.
 func (s *KVService) serveHTTP(out http.ResponseWriter, req *http.Request) {
 	path := strings.TrimSuffix(req.URL.Path, "/")
+	spare := onSpareConn(req.Context())
+	if spare {
+		out.Header().Set("Connection", "close")
+	}
 	if s.serveWatcher(out, req, path) {
 		return
 	}
@@ -38,6 +40,10 @@ func (s *KVService) serveHTTP(out http.ResponseWriter, req *http.Request) {
 		s.metrics.answered(label, w.status, time.Since(began))
 		s.recordRequest(req.Context(), label, w.status, time.Since(began))
 	}()
+	if spare {
+		writeAnswer(w, api.Refuse(api.StatusBusy, "too many connections are open here; nothing was done, try again after a pause, or ask another server"))
+		return
+	}
 	s.route(w, req, path)
 }
 
@@ -61,7 +67,9 @@ func (s *KVService) route(w *doorway, req *http.Request, path string) {
 		s.serveStatus(w, req)
 		return
 	}
-	if req.Method != http.MethodPost && s.serveAdminGet(w, req, path) {
+	visit := &visit{door: s.door}
+	defer visit.end()
+	if req.Method != http.MethodPost && s.serveAdminGet(w, req, path, visit) {
 		return
 	}
 	if _, known := operations[path]; !known && !isAdmin(path) {
@@ -80,14 +88,13 @@ func (s *KVService) route(w *doorway, req *http.Request, path string) {
 			`Content-Type must be application/json; with curl: curl --json '{"Key":"x"}' http://HOST/get`))
 		return
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w.ResponseWriter, req.Body, int64(s.limits.BodyBytes)))
-	if err != nil {
-		var tooLarge *http.MaxBytesError
-		if errors.As(err, &tooLarge) {
-			writeAnswer(w, api.Refuse(api.StatusTooLarge, fmt.Sprintf("the body is larger than %d bytes", s.limits.BodyBytes)))
-			return
-		}
-		writeAnswer(w, api.Refuse(api.StatusBadRequest, "the body did not arrive whole"))
+	where := s.door.requests
+	if isAdmin(path) {
+		where = s.door.admin
+	}
+	body, refusal := s.admit(w, req, visit, where)
+	if refusal != nil {
+		writeAnswer(w, refusal)
 		return
 	}
 	if path == api.PathAdminSnapshot {
@@ -102,9 +109,14 @@ func (s *KVService) route(w *doorway, req *http.Request, path string) {
 		writeAnswer(w, refusalOf(err))
 		return
 	}
-	ctx, cancel := context.WithTimeout(withKey(req.Context(), key), s.config.RequestTimeout)
+	ctx, cancel := context.WithTimeout(withVisit(withKey(req.Context(), key), visit), s.config.RequestTimeout)
 	defer cancel()
 	a := s.answer(ctx, path, body, true)
+	if len(a.Body) > smallBytes {
+		// It has its own time from now on. One that is smaller fits into the system's
+		// buffers.
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.answerTime)) // a test's recorder has none
+	}
 	writeBytes(w, api.HTTPStatus(a.Status), a)
 }
 

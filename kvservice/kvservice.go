@@ -17,6 +17,7 @@
 //	keyed.go         writes with an Idempotency-Key
 //	forward.go       requests that reached a follower
 //	http.go          the HTTP interface of docs/http.md
+//	door.go          what is let in; conns.go: connections; drain.go: the end
 //	health.go        whether to restart a server, and whether to ask it
 //	metrics.go       what is counted
 //	record.go        what is logged, and the ids of requests
@@ -96,6 +97,8 @@ type KVService struct {
 	stopped  chan struct{} // closed when Run ends
 	stopping atomic.Bool   // the node is about to stop
 
+	door          *door
+	answerTime    time.Duration // for a client to take a large answer
 	metrics       *metrics
 	requestIDs    *requestIDs
 	applyingSince atomic.Int64 // when the entry was taken up that is being applied, as time since start; 0 between entries
@@ -172,6 +175,8 @@ func New(config Config) *KVService {
 		applied:  applied{configuration: config.Configuration},
 		taking:   make(chan struct{}, 1),
 
+		door:       newDoor(),
+		answerTime: usualPatience.answer,
 		requestIDs: newRequestIDs(),
 	}
 	s.metrics = newMetrics(s)

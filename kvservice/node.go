@@ -12,8 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/net/netutil"
-
 	"raftkv/raft"
 	"raftkv/raft/server"
 )
@@ -47,6 +45,9 @@ type NodeConfig struct {
 	SnapshotBytes   int           // see Config
 	TrailingBytes   int           // see raft.Config
 
+	patience patience  // zero means usualPatience
+	files    server.FS // nil means the operating system's
+
 	Logger *slog.Logger // nil discards
 }
 
@@ -58,23 +59,18 @@ type Node struct {
 	http    *http.Server
 	addr    string // where clients reach this node
 
+	patience  patience
+	unhurried context.Context // ends with Hurry
+	hurry     context.CancelFunc
+	giveUp    context.CancelFunc // ends the contexts of all requests of clients
+
 	end  chan error    // takes the first reason to end; nil is Stop
 	done chan struct{} // closed when everything has ended
 	err  error         // why; read after done
 }
 
-// Bounds of the HTTP interface. A client that is slower or bigger than these is
-// cut off, so that it cannot hold on to what others need.
-const (
-	readHeaderTimeout = 5 * time.Second
-	readTimeout       = 30 * time.Second
-	writeTimeout      = time.Minute
-	idleTimeout       = 2 * time.Minute
-	maxHeaderBytes    = 64 << 10
-	maxClientConns    = 4096
-	handOverTimeout   = time.Second     // for another server to take over when the node stops
-	drainTimeout      = 5 * time.Second // for answers under way then
-)
+// maxHeaderBytes bounds the head of a request.
+const maxHeaderBytes = 16 << 10
 
 // Start runs a node. The error is one line that says what is wrong: an address
 // that is taken, a data directory that cannot be used, members that make no
@@ -95,7 +91,10 @@ func Start(config NodeConfig) (*Node, error) {
 		addr: reachable(listener.Addr(), cmp.Or(config.Members[config.ID], config.RaftAddr)),
 		end:  make(chan error, 1),
 		done: make(chan struct{}),
+
+		patience: cmp.Or(config.patience, usualPatience),
 	}
+	n.unhurried, n.hurry = context.WithCancel(context.Background())
 	n.service = New(Config{
 		ID:             config.ID,
 		Cluster:        identity.Cluster,
@@ -106,6 +105,7 @@ func Start(config NodeConfig) (*Node, error) {
 		SnapshotBytes:  config.SnapshotBytes,
 		Logger:         config.Logger,
 	})
+	n.service.answerTime = n.patience.answer
 	// Some entries may wait here, so that Raft's loop and the updater do not
 	// have to take turns.
 	commitChan := make(chan raft.CommitEntry, 256)
@@ -122,22 +122,27 @@ func Start(config NodeConfig) (*Node, error) {
 		ElectionTimeout: config.ElectionTimeout,
 		TrailingBytes:   config.TrailingBytes,
 		ObserveSave:     n.service.metrics.saved,
+		FS:              config.files,
 		Logger:          config.Logger,
 	})
 	if err != nil {
 		listener.Close()
 		return nil, err
 	}
+	requests, giveUp := context.WithCancel(context.Background())
+	n.giveUp = giveUp
 	n.http = &http.Server{
 		Handler:           n.service.Handler(),
-		ReadHeaderTimeout: readHeaderTimeout,
-		ReadTimeout:       readTimeout,
-		WriteTimeout:      writeTimeout,
-		IdleTimeout:       idleTimeout,
+		BaseContext:       func(net.Listener) context.Context { return requests },
+		ConnContext:       connContext,
+		ReadHeaderTimeout: n.patience.header,
+		ReadTimeout:       n.patience.body,
+		WriteTimeout:      n.patience.body + n.service.config.RequestTimeout + n.patience.answer,
+		IdleTimeout:       n.patience.idle,
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          slog.NewLogLogger(config.Logger.Handler(), slog.LevelDebug),
 	}
-	n.run(netutil.LimitListener(listener, maxClientConns), commitChan)
+	n.run(boundConns(listener), commitChan)
 	return n, nil
 }
 
@@ -183,16 +188,7 @@ func (n *Node) run(listener net.Listener, commitChan <-chan raft.CommitEntry) {
 	})
 	go func() {
 		n.err = <-n.end
-		n.service.stopping.Store(true)
-		n.handOver()
-		// Clients first: they get their answers while there is still somebody to
-		// give them.
-		ctx, cancel := context.WithTimeout(context.Background(), drainTimeout)
-		defer cancel()
-		if n.http.Shutdown(ctx) != nil {
-			n.http.Close()
-		}
-		if err := n.raft.Stop(); n.err == nil {
+		if err := n.stop(); n.err == nil {
 			n.err = err
 		}
 		running.Wait()
@@ -200,37 +196,11 @@ func (n *Node) run(listener net.Listener, commitChan <-chan raft.CommitEntry) {
 	}()
 }
 
-// handOver lets another server lead before this one stops, so that nobody has to
-// notice its absence first. If nobody can, it stops all the same.
-func (n *Node) handOver() {
-	if n.raft.Status().State != raft.Leader {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), handOverTimeout)
-	defer cancel()
-	err := raft.ErrTransferAborted
-	for errors.Is(err, raft.ErrTransferAborted) {
-		err = n.raft.TransferLeadership(ctx, raft.None)
-	}
-	if err != nil { // there is nobody else, or no time left
-		n.service.config.Logger.Debug("stopping without a successor", "err", err)
-	}
-}
-
 func (n *Node) endWith(reason error) {
 	select {
 	case n.end <- reason:
 	default: // it ends already
 	}
-}
-
-// Stop ends the node: it hands leadership over if it leads, waits for requests
-// under way for up to five seconds, then closes everything, and returns what had
-// gone wrong before, or nil. Calling it twice is fine.
-func (n *Node) Stop() error {
-	n.endWith(nil)
-	<-n.done
-	return n.err
 }
 
 // Done is closed when the node has ended, by Stop or because something failed.

@@ -86,10 +86,10 @@ func (s *KVService) answer(ctx context.Context, path string, body []byte, mayFor
 	}
 	switch r := request.(type) { // a read needs no leader, only its word
 	case *api.ScanRequest:
-		return encodeAs(s.scan(ctx, r), r.Encoding)
+		return s.encodeAs(ctx, s.scan(ctx, r), r.Encoding)
 	case *api.GetRequest:
 		if r.Consistency != api.ConsistencyLog {
-			return encodeAs(s.get(ctx, r), r.Encoding)
+			return s.encodeAs(ctx, s.get(ctx, r), r.Encoding)
 		}
 		if mayForward {
 			s.countRead(r.Consistency) // where the client has asked
@@ -113,7 +113,7 @@ func (s *KVService) answer(ctx context.Context, path string, body []byte, mayFor
 		isReplayed = key != "" && a.applied.Result.Duplicate
 		return command.Response(a.applied.Result)
 	})
-	reply := encodeAs(response, encoding)
+	reply := s.encodeAs(ctx, response, encoding)
 	reply.Replayed = isReplayed
 	return reply
 }
@@ -131,7 +131,7 @@ func (s *KVService) batch(ctx context.Context, r *api.BatchRequest) api.Response
 		result := a.applied.Result
 		response := &api.BatchResponse{RespStatus: result.Status, Outcome: result.Outcome, Error: result.Error}
 		for i, operation := range a.applied.Operations {
-			response.Results = append(response.Results, encodeAs(command.Operations[i].Response(operation.Result), encodings[i]).Body)
+			response.Results = append(response.Results, s.encodeAs(ctx, command.Operations[i].Response(operation.Result), encodings[i]).Body)
 		}
 		return response
 	})
@@ -169,8 +169,12 @@ func namesAcked(r api.Request) bool {
 	return false
 }
 
-// encodeAs encodes an answer whose values are plain bytes.
-func encodeAs(r api.Response, e api.Encoding) answerBytes {
+// encodeAs encodes an answer whose values are plain bytes, as soon as there is
+// room for it (door.go).
+func (s *KVService) encodeAs(ctx context.Context, r api.Response, e api.Encoding) answerBytes {
+	if !visitOf(ctx).holdAnswer(ctx, valueBytes(r)) {
+		return encode(s.answerHasNoRoom(r))
+	}
 	api.EncodeValues(r, e)
 	return encode(r)
 }

@@ -45,7 +45,7 @@ var rooms = []room{
 
 	{dir: "kvservice/machine", std: pure, own: []string{"raft", "api"}, lib: []string{"github.com/tidwall/btree"}},
 	{dir: "kvservice/waiters", std: pure, own: []string{"raft", "api", "kvservice/machine"}},
-	{dir: "kvservice", std: everything, own: []string{"raft", "raft/server", "api", "kvservice/machine", "kvservice/waiters"}, lib: []string{"github.com/go-json-experiment/json", "github.com/prometheus/client_golang", "golang.org/x/net"}},
+	{dir: "kvservice", std: everything, own: []string{"raft", "raft/server", "api", "kvservice/machine", "kvservice/waiters"}, lib: []string{"github.com/go-json-experiment/json", "github.com/prometheus/client_golang"}},
 
 	{dir: "kvclient/numbering", std: pure, own: []string{"api"}},
 	{dir: "kvclient", std: everything, own: []string{"api", "kvclient/numbering"}, lib: []string{"github.com/go-json-experiment/json"}},

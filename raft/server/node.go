@@ -19,6 +19,9 @@ var ErrNotSent = transport.ErrNotSent
 // Member is a server of the cluster and the address it has for the others.
 type Member = storage.Member
 
+// FS is what a server needs of a file system.
+type FS = storage.FS
+
 // Identity says which server of which cluster a data directory belongs to.
 type Identity = storage.Identity
 
@@ -48,6 +51,7 @@ func FirstConfiguration(members []Member) raft.Configuration {
 type NodeConfig struct {
 	Identity Identity     // whose server this is, as at the first start
 	Dir      string       // the data directory; made if it does not exist
+	FS       FS           // what Dir is on; nil means the operating system's files
 	Addr     string       // where to listen for the other servers, host:port
 	Listener net.Listener // if not nil, used instead of Addr, and closed by Stop
 
@@ -96,7 +100,7 @@ func Open(config NodeConfig) (*Node, error) {
 		}
 	}
 	n := &Node{}
-	n.files, err = storage.Open(config.Dir, storage.Options{Identity: config.Identity})
+	n.files, err = storage.Open(config.Dir, storage.Options{FS: config.FS, Identity: config.Identity})
 	if err != nil {
 		listener.Close()
 		return nil, err
