@@ -76,7 +76,7 @@ func (s *KVService) TakeSnapshot(ctx context.Context) (raft.Index, uint64, error
 			Configuration:      at.configuration,
 			ConfigurationIndex: at.configurationIndex,
 		}, func(w io.Writer) error {
-			return state.WriteSnapshot(io.MultiWriter(w, &written))
+			return state.WriteSnapshot(io.MultiWriter(untilStop{s, w}, &written))
 		})
 	}
 	if err == nil {
@@ -101,10 +101,27 @@ func (s *KVService) snapshotIfDue(entry raft.CommitEntry) {
 	s.snapshots.running = true
 	s.background.Go(func() {
 		_, _, err := s.TakeSnapshot(context.Background())
-		if err != nil && !errors.Is(err, ErrNothingToSnapshot) {
+		if err != nil && !errors.Is(err, ErrNothingToSnapshot) && !errors.Is(err, errStopping) {
 			s.config.Logger.Warn("no snapshot was taken; the log grows until one is", "err", err)
 		}
 	})
+}
+
+// errStopping ends a snapshot that is being written when the server stops: it
+// could not be used by then, and a large one takes long.
+var errStopping = errors.New("the server is stopping")
+
+// untilStop writes until the server stops.
+type untilStop struct {
+	s *KVService
+	io.Writer
+}
+
+func (w untilStop) Write(b []byte) (int, error) {
+	if w.s.stopping.Load() {
+		return 0, errStopping
+	}
+	return w.Writer.Write(b)
 }
 
 // counter counts the bytes that go by.

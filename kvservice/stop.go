@@ -27,7 +27,7 @@ var usualPatience = patience{
 	answer:   30 * time.Second,
 	idle:     2 * time.Minute,
 	handOver: time.Second,
-	drain:    5 * time.Second,
+	drain:    4 * time.Second,
 	lastWord: time.Second,
 }
 
@@ -76,7 +76,7 @@ func (n *Node) drain() {
 
 // Stop ends the node: it hands leadership over if it leads, lets requests under
 // way come to their end, then closes everything, and returns what had gone wrong
-// before, or nil. It takes at most seven seconds, and what a write to the disk
+// before, or nil. It takes at most six seconds, and what a write to the disk
 // takes that is under way. Calling it twice is fine.
 func (n *Node) Stop() error {
 	n.endWith(nil)

@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// endPatience is how long a child may take to end by itself.
-const endPatience = 6 * time.Second
+// endPatience is how long a child may take to end by itself: a little more than
+// kvservice.Node's Stop takes at most.
+const endPatience = 7 * time.Second
 
 // child is one server of the demo: the place it has, and its process while one runs.
 type child struct {

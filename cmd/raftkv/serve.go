@@ -10,9 +10,12 @@ import (
 	"log/slog"
 	"maps"
 	"net"
+	"os"
+	"os/signal"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -49,8 +52,9 @@ func serveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve --id N --data DIR --http ADDR --raft ADDR [--cluster 1=ADDR,2=ADDR,3=ADDR | --join HTTPADDR]",
 		Short: "Run one server of a cluster",
-		Long: `Serve runs one server until SIGINT or SIGTERM, and then exits with 0. It logs to
-standard error. The addresses in --cluster are the --raft addresses of all
+		Long: `Serve runs one server until SIGINT or SIGTERM. Then it hands leadership over, lets
+requests under way come to their end, and exits with 0, after six seconds at most;
+a second signal makes it wait for nobody. It logs to standard error. The addresses in --cluster are the --raft addresses of all
 servers, the same list for each of them. The list and --cluster-name are stored
 in the data directory at the first start. Later they may be left out; another
 list or name is refused.
@@ -215,12 +219,38 @@ func serve(cmd *cobra.Command, config kvservice.NodeConfig, control bool) error 
 	}
 	select {
 	case <-ctx.Done():
-		if err := node.Stop(); err != nil {
-			return refused("server %d did not end well: %v", config.ID, err)
-		}
-		return nil
+		return stop(config.ID, node)
 	case <-node.Done():
 		return refused("server %d has stopped: %v", config.ID, node.Err())
+	}
+}
+
+// stopBound is how long a server may take to stop. It waits for others for six
+// seconds at most; if it takes longer, its disk does not answer.
+const stopBound = 10 * time.Second
+
+// stop ends the node. Another signal makes it wait for nobody. A disk that hangs
+// is not waited for either: what was acknowledged is on it, or on the disks of a
+// majority.
+func stop(id raft.ServerID, node *kvservice.Node) error {
+	again := make(chan os.Signal, 1)
+	signal.Notify(again, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(again)
+	ended := make(chan error, 1)
+	go func() { ended <- node.Stop() }()
+	bound := time.After(stopBound)
+	for {
+		select {
+		case <-again:
+			node.Hurry()
+		case err := <-ended:
+			if err != nil {
+				return refused("server %d did not end well: %v", id, err)
+			}
+			return nil
+		case <-bound:
+			return refused("server %d ends without its disk, which has not answered for %v; what was acknowledged is safe, look after the disk", id, stopBound)
+		}
 	}
 }
 
