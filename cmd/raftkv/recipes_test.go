@@ -12,41 +12,60 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// recipeStep is a command of docs/recipes.md and what it prints.
-type recipeStep struct {
-	args   []string
-	output []string
+// pageStep is a command of a page and the lines that it prints.
+type pageStep struct {
+	command string // may have several lines
+	output  []string
 }
 
-// recipes returns the commands of docs/recipes.md by heading.
-func recipes(t *testing.T) map[string][]recipeStep {
-	page, err := os.ReadFile("../../docs/recipes.md")
+// chapter is what stands below one heading of a page.
+type chapter struct {
+	heading string
+	steps   []pageStep
+}
+
+// commandsOf returns the commands of a page in their order. A command is a line
+// that begins with "$ ", and those behind it with "> "; its output follows.
+func commandsOf(t *testing.T, page string) (chapters []chapter) {
+	text, err := os.ReadFile("../../docs/" + page)
 	require.NoError(t, err)
-	all := map[string][]recipeStep{}
-	heading := ""
-	for line := range strings.Lines(string(page)) {
+	for line := range strings.Lines(string(text)) {
 		line = strings.TrimRight(line, "\n")
-		if name, ok := strings.CutPrefix(line, "## "); ok {
-			heading = name
+		if heading, ok := strings.CutPrefix(line, "## "); ok {
+			chapters = append(chapters, chapter{heading: heading})
 		}
 		text, ok := strings.CutPrefix(line, "    ")
 		if !ok {
 			continue
 		}
-		steps := all[heading]
-		if command, ok := strings.CutPrefix(text, "$ raftkv "); ok {
-			all[heading] = append(steps, recipeStep{args: strings.Fields(command)})
+		now := &chapters[len(chapters)-1]
+		if command, ok := strings.CutPrefix(text, "$ "); ok {
+			now.steps = append(now.steps, pageStep{command: command})
 			continue
 		}
-		require.NotEmpty(t, steps, line)
-		last := &steps[len(steps)-1]
+		require.NotEmpty(t, now.steps, line)
+		last := &now.steps[len(now.steps)-1]
+		if more, ok := strings.CutPrefix(text, "> "); ok && len(last.output) == 0 {
+			last.command += "\n" + more
+			continue
+		}
 		last.output = append(last.output, text)
 	}
-	return all
+	return chapters
+}
+
+// printed is a pattern for what a page says that a command prints. … stands for
+// anything in a line, and alone on a line for any lines.
+func printed(lines string) string {
+	if lines == "" {
+		return `^$`
+	}
+	want := regexp.QuoteMeta(lines + "\n")
+	return "^" + strings.ReplaceAll(strings.ReplaceAll(want, "\n…\n", "\n(?:.*\n)*"), "…", ".*") + "$"
 }
 
 // play runs the commands of a recipe as they stand there, but for the ports.
-func (f *fleet) play(steps []recipeStep) {
+func (f *fleet) play(steps []pageStep) {
 	f.t.Helper()
 	require.NotEmpty(f.t, steps)
 	here := func(s string) string {
@@ -59,7 +78,9 @@ func (f *fleet) play(steps []recipeStep) {
 		})
 	}
 	for _, step := range steps {
-		args := strings.Fields(here(strings.Join(step.args, " ")))
+		command, ok := strings.CutPrefix(here(step.command), "raftkv ")
+		require.True(f.t, ok, step.command)
+		args := strings.Fields(command)
 		var got string
 		if args[0] == "serve" {
 			id, err := strconv.Atoi(args[2])
@@ -69,9 +90,7 @@ func (f *fleet) play(steps []recipeStep) {
 		} else {
 			got = f.must(args...)
 		}
-		want := regexp.QuoteMeta(here(strings.Join(step.output, "\n")))
-		want = strings.ReplaceAll(strings.ReplaceAll(want, `\n…\n`, `\n(?:.*\n)*`), "…", ".*")
-		require.Regexp(f.t, `^`+want+`\n`, got, "raftkv %s", strings.Join(args, " "))
+		require.Regexp(f.t, printed(here(strings.Join(step.output, "\n"))), got, "raftkv %s", command)
 	}
 }
 
@@ -86,7 +105,10 @@ func (f *fleet) awaitLeader() {
 
 // Every command of docs/recipes.md, on servers to which that has happened.
 func TestSystemRecipes(t *testing.T) {
-	all := recipes(t)
+	all := map[string][]pageStep{}
+	for _, c := range commandsOf(t, "recipes.md") {
+		all[c.heading] = c.steps
+	}
 	played := 0
 	for heading, prepare := range map[string]func(f *fleet){
 		"One server has lost its disk": func(f *fleet) {
