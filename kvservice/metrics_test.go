@@ -146,15 +146,15 @@ func names(t *testing.T) map[string]bool {
 
 var metricName = regexp.MustCompile(`\b(?:raftkv|raft|dedup|go|process)_[a-z_]+\b`)
 
-// The dashboard, the alerts and the page for operators name no metric that there
-// is not; and the page names all of ours.
+// The dashboard, the alerts and the pages for operators name no metric that there
+// is not; and operations.md names all of ours.
 func TestMetricsInFiles(t *testing.T) {
 	known := names(t)
 	files, err := filepath.Glob("../deploy/*")
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, len(files), 2)
 	page := "../docs/operations.md"
-	for _, file := range append(files, page) {
+	for _, file := range append(files, page, "../docs/runbook.md") {
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)
 		used := metricName.FindAllString(string(text), -1)
