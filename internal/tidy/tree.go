@@ -60,10 +60,11 @@ type tree struct {
 	root    string
 	module  string
 	mod     *textFile // go.mod
+	apart   []string  // folders that are modules of their own
 	require []requirement
 
 	fset  *token.FileSet
-	files []*goFile   // in order of path, without testdata
+	files []*goFile   // in order of path, without testdata and what is apart
 	texts []*textFile // every file made of text, Go files and pages included
 
 	findings []Finding
@@ -131,6 +132,9 @@ func (t *tree) read(name, rel string, entry fs.DirEntry) error {
 		case strings.HasSuffix(rel, "testdata/fuzz"), strings.HasSuffix(rel, "testdata/rapid"):
 			return fs.SkipDir // found by machines, may hold any text
 		}
+		if _, err := os.Stat(filepath.Join(name, "go.mod")); err == nil && rel != "." {
+			t.apart = append(t.apart, rel+"/")
+		}
 		return nil
 	}
 	if !entry.Type().IsRegular() || !slices.Contains(textEndings, path.Ext(rel)) && rel != ".ci/run" {
@@ -145,6 +149,10 @@ func (t *tree) read(name, rel string, entry fs.DirEntry) error {
 	}
 	t.texts = append(t.texts, &textFile{rel, strings.Split(string(data), "\n")})
 	if path.Ext(rel) != ".go" || slices.Contains(strings.Split(rel, "/"), "testdata") {
+		return nil
+	}
+	// go build ./... does not see the code of another module; its text is ours.
+	if slices.ContainsFunc(t.apart, func(dir string) bool { return strings.HasPrefix(rel, dir) }) {
 		return nil
 	}
 	parsed, err := parser.ParseFile(t.fset, rel, data, parser.ParseComments|parser.SkipObjectResolution)

@@ -1,0 +1,3 @@
+module raftkv/bench/peers
+
+go 1.26
