@@ -79,6 +79,11 @@ type Operation struct {
 	Value  string // what Put, Append and CAS write
 	Expect string // what CAS compares with
 
+	// A condition. The key must have this version, or be absent if it is 0; nil is
+	// none. ExpectAbsent, of CAS and instead of Expect: the key must be absent.
+	IfVersion    *uint64
+	ExpectAbsent bool
+
 	// Call and Return order the calls and answers of all clients. The unit does
 	// not matter; no two of them may be equal. Return means nothing if the
 	// outcome is Unknown.
@@ -90,6 +95,11 @@ type Operation struct {
 	KeyFound bool
 	Before   string // the value before the operation; for Get the value read
 	Swapped  bool   // CAS only
+	Version  uint64 // of the key after the operation; 0 if it is absent then, or if nobody told
+
+	// Refused: the answer was that the condition did not hold. Such an operation
+	// is Applied and Answered here, for it has seen something, and it changes nothing.
+	Refused bool
 }
 
 func (o Operation) String() string {
@@ -104,12 +114,21 @@ func (o Operation) Text() string {
 	case Put, Append:
 		fmt.Fprintf(&b, " %q", o.Value)
 	case CAS:
-		fmt.Fprintf(&b, " %q to %q", o.Expect, o.Value)
+		if o.ExpectAbsent {
+			fmt.Fprintf(&b, " absent to %q", o.Value)
+		} else {
+			fmt.Fprintf(&b, " %q to %q", o.Expect, o.Value)
+		}
+	}
+	if o.IfVersion != nil {
+		fmt.Fprintf(&b, " if version %d", *o.IfVersion)
 	}
 	switch {
 	case o.Outcome != Applied:
 		fmt.Fprintf(&b, " = %s, called at %d", o.Outcome, o.Call)
 		return b.String()
+	case o.Refused:
+		b.WriteString(" = condition failed")
 	case !o.Answered:
 		b.WriteString(" = applied, result not told")
 	case !o.KeyFound:
@@ -119,6 +138,9 @@ func (o Operation) Text() string {
 	}
 	if o.Kind == CAS && o.Answered {
 		fmt.Fprintf(&b, " swapped=%t", o.Swapped)
+	}
+	if o.Version > 0 {
+		fmt.Fprintf(&b, " version=%d", o.Version)
 	}
 	fmt.Fprintf(&b, ", from %d to %d", o.Call, o.Return)
 	return b.String()
@@ -236,10 +258,12 @@ func explain(key string, history []Operation, operations []porcupine.Operation) 
 }
 
 // value is what a key holds. The zero value is an absent key, which is not the
-// same as a key with an empty value.
+// same as a key with an empty value. version is 0 of a key that is there if
+// nobody was told which it has.
 type value struct {
-	found bool
-	text  string
+	found   bool
+	text    string
+	version uint64
 }
 
 // register returns the model of one key. step is asked before each step; when
@@ -264,28 +288,66 @@ func register(step func() bool) porcupine.Model {
 	}
 }
 
-// possible reports whether op may have answered what it did on this value.
+// possible reports whether op may have answered what it did on this value, and,
+// of one that certainly took effect, whether its condition let it.
 func possible(before value, op *Operation) bool {
-	if op.Outcome != Applied || !op.Answered {
+	switch {
+	case op.Outcome != Applied:
+		return true
+	case op.Refused:
+		return !holds(before, op) || before.found && before.version == 0
+	case !holds(before, op):
+		return false
+	case !op.Answered:
 		return true
 	}
 	return op.KeyFound == before.found && op.Before == before.text &&
-		(op.Kind != CAS || op.Swapped == swaps(before, op))
+		(op.Kind != CAS || op.Swapped == swaps(before, op)) && versionFits(before, op)
+}
+
+// versionFits compares versions, as far as they were told. A write gets a higher
+// one than any before it; who writes nothing sees the one that is there.
+func versionFits(before value, op *Operation) bool {
+	switch {
+	case op.Version == 0 || before.version == 0:
+		return true
+	case op.Kind == Get || op.Kind == CAS && !op.Swapped:
+		return op.Version == before.version
+	}
+	return op.Version > before.version
+}
+
+// holds reports whether the version is the one that op wants. One that nobody was
+// told may be any.
+func holds(before value, op *Operation) bool {
+	switch {
+	case op.IfVersion == nil:
+		return true
+	case *op.IfVersion == 0:
+		return !before.found
+	}
+	return before.found && (before.version == 0 || before.version == *op.IfVersion)
 }
 
 func swaps(before value, op *Operation) bool {
+	if op.ExpectAbsent {
+		return !before.found
+	}
 	return before.found && before.text == op.Expect
 }
 
 func next(before value, op *Operation) value {
+	if op.Refused || op.Outcome != Applied && !holds(before, op) {
+		return before
+	}
 	switch op.Kind {
 	case Put:
-		return value{true, op.Value}
+		return value{true, op.Value, op.Version}
 	case Append:
-		return value{true, before.text + op.Value}
+		return value{true, before.text + op.Value, op.Version}
 	case CAS:
 		if swaps(before, op) {
-			return value{true, op.Value}
+			return value{true, op.Value, op.Version}
 		}
 	case Delete:
 		return value{}

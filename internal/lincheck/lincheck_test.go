@@ -26,6 +26,26 @@ func cas(client int, expect, val string, call, ret int64, before string, swapped
 	return op
 }
 
+func at(version uint64, op Operation) Operation {
+	op.Version = version
+	return op
+}
+
+func ifVersion(version uint64, op Operation) Operation {
+	op.IfVersion = &version
+	return op
+}
+
+func refused(op Operation) Operation {
+	op.Refused = true
+	return op
+}
+
+func expectAbsent(op Operation) Operation {
+	op.ExpectAbsent, op.KeyFound = true, op.Before != ""
+	return op
+}
+
 func TestHistories(t *testing.T) {
 	tests := []struct {
 		name    string
@@ -115,6 +135,49 @@ func TestHistories(t *testing.T) {
 			{Client: 1, Kind: Put, Key: "k", Value: "a", Call: 1, Return: 2, Outcome: Applied},
 			applied(2, Get, "", 3, 4, false, ""),
 		}, false},
+		{"a condition that held", []Operation{
+			at(3, applied(1, Put, "a", 1, 2, false, "")),
+			at(5, ifVersion(3, applied(1, Put, "b", 3, 4, true, "a"))),
+		}, true},
+		{"a condition on another version must fail", []Operation{
+			at(3, applied(1, Put, "a", 1, 2, false, "")),
+			at(5, ifVersion(2, applied(1, Put, "b", 3, 4, true, "a"))),
+		}, false},
+		{"only one of two writes on one version", []Operation{
+			at(3, applied(1, Put, "a", 1, 2, false, "")),
+			at(5, ifVersion(3, applied(1, Put, "b", 3, 6, true, "a"))),
+			at(6, ifVersion(3, applied(2, Put, "c", 4, 5, true, "a"))),
+		}, false},
+		{"a condition that failed has seen another version", []Operation{
+			at(3, applied(1, Put, "a", 1, 2, false, "")),
+			refused(ifVersion(2, applied(1, Put, "b", 3, 4, false, ""))),
+			at(3, applied(2, Get, "", 5, 6, true, "a")),
+		}, true},
+		{"and not the one that it wanted", []Operation{
+			at(3, applied(1, Put, "a", 1, 2, false, "")),
+			refused(ifVersion(3, applied(1, Put, "b", 3, 4, false, ""))),
+		}, false},
+		{"a key that must be absent and is not", []Operation{
+			at(3, applied(1, Put, "a", 1, 2, false, "")),
+			at(5, ifVersion(0, applied(1, Put, "b", 3, 4, true, "a"))),
+		}, false},
+		{"an unknown write may have made any version", []Operation{
+			without(Unknown, 1, Put, "a", 1),
+			at(5, ifVersion(4, applied(2, Put, "b", 2, 3, true, "a"))),
+		}, true},
+		{"versions do not go back", []Operation{
+			at(3, applied(1, Put, "a", 1, 2, false, "")),
+			at(2, applied(1, Put, "b", 3, 4, true, "a")),
+		}, false},
+		{"nor does a read see another one", []Operation{
+			at(3, applied(1, Put, "a", 1, 2, false, "")),
+			at(4, applied(1, Get, "", 3, 4, true, "a")),
+		}, false},
+		{"a swap of what was absent", []Operation{
+			expectAbsent(cas(1, "", "a", 1, 2, "", true)),
+			expectAbsent(cas(1, "", "b", 3, 4, "a", false)),
+			applied(2, Get, "", 5, 6, true, "a"),
+		}, true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
