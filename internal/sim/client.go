@@ -21,6 +21,7 @@ const (
 	anonymous                // none: a write is never sent twice
 	sharing                  // as simple, but another client has the same id by mistake
 	filed                    // a session in a file: the process may die, and the next one goes on (the CLI)
+	keyed                    // no session; an Idempotency-Key for each write
 )
 
 // client is a program that uses the store. What it may believe and what it may
@@ -31,14 +32,18 @@ type client struct {
 	random *source
 	net    *source // what happens on its way to the servers and back
 	levels *source // how fresh its reads are, and whom it asks
+	ends   *source // when it closes its session, and what conditions it makes
 
 	id          api.ClientID // "" before it has a session
 	registering bool
+	doubtful    bool // a write of this session has ended unknown: somebody may want to resume it
 	numbers     numbering.Numbers
 	waiting     []*clientCall // writes that wait for the session, or for room in the window
+	gathering   []part        // attempts that wait for others, to travel as a batch
+	keys        int           // Idempotency-Keys that it has made
 
-	leader int               // whom to ask first: an index of simulation.nodes
-	seen   map[string]string // the last value seen of each key, for CAS; never ranged over
+	leader int                           // whom to ask first: an index of simulation.nodes
+	seen   map[string]lincheck.Operation // what was seen last of each key; never ranged over
 	tokens int
 
 	script []lincheck.Operation // of the probe: what it does, one after the other
@@ -61,15 +66,19 @@ type clientCall struct {
 	pause    time.Duration
 	ended    bool
 	register bool // it opens the session
+	closes   bool // it closes the session
 	resumed  bool // another process than the one that began it goes on with it
 	doubled  bool // somebody on the way has sent a copy
+	renewed  bool // its session had ended, and it was sent once more under another
+	refused  bool // the last answer was that its condition does not hold
 
-	nonces []machine.Nonce // of its attempts, if it has no number
+	places  []spot     // under which it may stand in the log
+	settled raft.Index // of the entry that has answered it
 }
 
 // once reports whether the call may not be repeated after an unknown attempt.
 func (c *clientCall) once() bool {
-	return c.client.manner == anonymous && c.op.Kind != lincheck.Get && !c.register
+	return c.client.manner == anonymous && c.op.Kind != lincheck.Get
 }
 
 // Line is what a client did, for whoever reads along. It follows from the
@@ -106,7 +115,8 @@ func (s *simulation) newClient(index int, m manner) *client {
 		random: newSource(s.seed, fmt.Sprint("client ", index)),
 		net:    newSource(s.seed, fmt.Sprint("client network ", index)),
 		levels: newSource(s.seed, fmt.Sprint("client levels ", index)),
-		seen:   map[string]string{},
+		ends:   newSource(s.seed, fmt.Sprint("client ends ", index)),
+		seen:   map[string]lincheck.Operation{},
 	}
 	c.leader = c.random.below(s.plan.nodes)
 	switch m {
@@ -208,7 +218,8 @@ func (s *simulation) drawOperation(c *client) lincheck.Operation {
 	}
 	switch op.Kind {
 	case lincheck.CAS:
-		op.Expect = c.seen[op.Key]
+		seen := c.seen[op.Key]
+		op.Expect = seen.Before
 		op.Value = c.token()
 	case lincheck.Put, lincheck.Append:
 		op.Value = c.token()
@@ -219,6 +230,7 @@ func (s *simulation) drawOperation(c *client) lincheck.Operation {
 			op.Kind, op.Value = lincheck.Append, c.token()
 		}
 	}
+	s.drawCondition(c, &op)
 	return op
 }
 
@@ -230,7 +242,7 @@ func (s *simulation) begin(c *client, op lincheck.Operation) {
 	op.Client = c.index
 	op.Call = s.tick()
 	call := &clientCall{client: c, op: op, patience: s.plan.patience, pause: s.plan.electionTimeout / 8}
-	call.command = machine.Command{Kind: kindOf[op.Kind], Key: op.Key, Value: op.Value, CompareValue: op.Expect}
+	call.command = commandOf(&op)
 	call.level = s.drawLevel(call)
 	s.watcher.called(call)
 	if c.script == nil {
@@ -244,7 +256,10 @@ func (s *simulation) begin(c *client, op lincheck.Operation) {
 			s.end(call)
 		})
 	}
-	if op.Kind == lincheck.Get || c.manner == anonymous {
+	if op.Kind != lincheck.Get && c.manner == keyed {
+		s.giveKey(call)
+	}
+	if op.Kind == lincheck.Get || c.manner == anonymous || c.manner == keyed {
 		s.try(call)
 		return
 	}
@@ -267,6 +282,13 @@ func (s *simulation) drawLevel(call *clientCall) level {
 	return level(call.client.levels.weighted(s.plan.levels[:]))
 }
 
+func commandOf(op *lincheck.Operation) machine.Command {
+	return machine.Command{
+		Kind: kindOf[op.Kind], Key: op.Key, Value: op.Value, CompareValue: op.Expect,
+		IfVersion: op.IfVersion, ExpectAbsent: op.ExpectAbsent,
+	}
+}
+
 var kindOf = [...]machine.Kind{
 	lincheck.Get:    machine.KindGet,
 	lincheck.Put:    machine.KindPut,
@@ -287,6 +309,7 @@ func (s *simulation) sendWaiting(c *client) {
 			}
 			write.command.ClientID, write.command.RequestID = c.id, requestID
 			write.command.AckedThrough = c.numbers.AckedThrough()
+			write.places = append(write.places, spot{identity: write.command.Identity()})
 			s.try(write)
 		}
 		c.waiting = c.waiting[1:]
@@ -304,27 +327,53 @@ func (s *simulation) registerClient(c *client) {
 	s.try(call)
 }
 
-// try makes one attempt at a call.
+// try makes one attempt at a call, alone or together with others.
 func (s *simulation) try(call *clientCall) {
-	c := call.client
 	call.attempt++
-	call.asked, call.waits = c.leader, true
+	if s.plan.batching && call.level == byLog && !call.register && !call.closes {
+		s.gather(call)
+		return
+	}
+	s.request(call.client, []part{{call, call.attempt}})
+}
+
+// part is an attempt at a call, as a request carries it. If the call has gone on
+// to another attempt, or has ended, nobody is interested any more.
+type part struct {
+	call    *clientCall
+	attempt int
+}
+
+func (p part) waits() bool { return !p.call.ended && p.call.attempt == p.attempt }
+
+// request sends a request with attempts of one client. There are several only in a batch.
+func (s *simulation) request(c *client, parts []part) {
+	call := parts[0].call
+	asked := c.leader
 	// When everything is healed only the leader's word counts: most servers may have
 	// left by then, and asking one of those at random proves nothing.
 	if call.level != byLog && c.levels.chance(s.plan.anywhere) && !s.healed {
 		if other := c.levels.below(len(s.nodes)); !s.nodes[other].spared {
-			call.asked = other
+			asked = other
 		}
 	}
-	r := &request{call: call, attempt: call.attempt, level: call.level, command: call.command}
+	r := &request{client: c, parts: parts, level: call.level, command: call.command}
+	if len(parts) > 1 {
+		r.command = batchOf(parts)
+	}
 	if r.command.RequestID == 0 {
 		r.command.Nonce = s.nonce() // names this attempt only
-		call.nonces = append(call.nonces, r.command.Nonce)
+	}
+	for i, p := range parts {
+		p.call.asked, p.call.waits = asked, true
+		if p.call.command.RequestID == 0 {
+			p.call.places = append(p.call.places, spot{machine.Identity{Nonce: r.command.Nonce}, i})
+		}
 	}
 	if call.register {
 		r.command.ClientID = machine.NewIssuedID(s.idText())
 	}
-	server := s.nodes[call.asked]
+	server := s.nodes[asked]
 	s.watcher.tried(r, server)
 	time := s.requestTime(c)
 	if !s.decide(loseRequest, c.index, 0, c.net.chance(s.clientLoss())) {
@@ -337,13 +386,15 @@ func (s *simulation) try(call *clientCall) {
 		}
 	}
 	s.double(r)
-	s.after(call.patience, func() {
-		if !call.ended && call.attempt == r.attempt {
-			s.attempted(call, api.OutcomeUnknown)
-			call.patience = min(2*call.patience, 8*s.plan.electionTimeout)
-			s.again(call, raft.None)
-		}
-	})
+	for _, p := range parts {
+		s.after(p.call.patience, func() {
+			if p.waits() {
+				s.attempted(p.call, api.OutcomeUnknown)
+				p.call.patience = min(2*p.call.patience, 8*s.plan.electionTimeout)
+				s.again(p.call, raft.None)
+			}
+		})
+	}
 }
 
 // reach is called when a request comes to where a server should be. That nobody
@@ -353,10 +404,10 @@ func (s *simulation) reach(n *node, r *request) {
 		s.requested(n, r)
 		return
 	}
-	if r.call.client.net.oneIn(2) {
+	if r.client.net.oneIn(2) {
 		return // an address that does not even refuse
 	}
-	s.after(s.clientTime(r.call.client), func() { s.answered(r, refusal(api.StatusNotLeader, raft.None)) })
+	s.after(s.clientTime(r.client), func() { s.answered(r, refusal(api.StatusNotLeader, raft.None)) })
 }
 
 // requestTime draws how long a request is under way. One that comes late finds
@@ -402,26 +453,48 @@ func (s *simulation) attempted(call *clientCall, outcome api.Outcome) {
 	}
 }
 
-// answered is called when an answer reaches the client.
+// answered is called when an answer reaches the client: one to each operation of a
+// batch, unless the batch as a whole was refused.
 func (s *simulation) answered(r *request, a answer) {
-	call := r.call
-	if call.ended || call.attempt != r.attempt {
-		return
+	for i, p := range r.parts {
+		result := a.result
+		if a.operations != nil {
+			result = a.operations[i].Result
+		}
+		switch {
+		case p.waits():
+			s.answeredCall(r, p.call, result, a)
+		case result.Status == api.StatusSessionExpired:
+			s.count(EndedMeetsLateCopy)
+		}
 	}
-	s.attempted(call, a.result.Outcome)
-	switch a.result.Status {
+}
+
+// answeredCall takes the answer to an attempt at one call.
+func (s *simulation) answeredCall(r *request, call *clientCall, result machine.Result, a answer) {
+	s.attempted(call, result.Outcome)
+	call.refused = result.Status == api.StatusConditionFailed
+	switch result.Status {
 	case api.StatusOK, api.StatusDuplicateRequest:
 		if call.level == byLog {
 			call.client.leader = call.asked
 		}
-		if call.register {
+		switch {
+		case call.register:
 			s.registeredAs(call, r.command.ClientID)
 			return
+		case call.closes:
+			call.ended = true
+			s.count(SessionClosed)
+			return
 		}
-		s.result(call, a.result)
-		if call.resumed && a.result.Duplicate {
+		s.result(call, result)
+		call.settled = a.index
+		if call.resumed && result.Duplicate {
 			s.count(ResumedFound)
 		}
+		s.end(call)
+	case api.StatusConditionFailed:
 		s.end(call)
 	case api.StatusWindowExceeded:
 		// The next copy says how far the client has come by then. Else, with a window
@@ -432,28 +505,23 @@ func (s *simulation) answered(r *request, a answer) {
 	case api.StatusNotLeader, api.StatusBusy, api.StatusFailedCommit, api.StatusTimeout:
 		s.again(call, a.leader)
 	case api.StatusRequestMismatch, api.StatusStaleRequest:
-		if c := call.client; c.manner != sharing {
-			s.fail("answer", "client %d, request %d: %s: %s", c.index, call.command.RequestID, a.result.Status, a.result.Error)
-			return
-		}
 		// The number is the other one's, or the other one has settled it.
-		if a.result.Status == api.StatusRequestMismatch {
+		switch c := call.client; {
+		case c.manner == sharing && result.Status == api.StatusRequestMismatch:
 			s.count(NumberTaken)
-		} else {
+		case c.manner == sharing:
 			s.count(NumberSettled)
+		case c.manner == keyed && result.Status == api.StatusRequestMismatch:
+			s.count(KeyTaken)
+		default:
+			s.fail("answer", "client %d, request %d: %s: %s", c.index, call.command.RequestID, result.Status, result.Error)
+			return
 		}
 		s.end(call)
 	case api.StatusSessionExpired:
-		if machine.IsIssued(call.command.ClientID) {
-			s.fail("session", "client %d was given %s and is told %s", call.client.index, call.command.ClientID, a.result.Error)
-			return
-		}
-		// Its first request never arrived, and was given up. It begins again as
-		// somebody else; the writes of the old id are not sent any more.
-		s.end(call)
-		call.client.newSimpleID()
+		s.sessionEnded(call, result)
 	default:
-		s.fail("answer", "client %d, request %d: %s: %s", call.client.index, call.command.RequestID, a.result.Status, a.result.Error)
+		s.fail("answer", "client %d, request %d: %s: %s", call.client.index, call.command.RequestID, result.Status, result.Error)
 	}
 }
 
@@ -486,14 +554,19 @@ func (s *simulation) again(call *clientCall, hint raft.ServerID) {
 // that does not hear an answer: whoever comes first is answered. Only what has an
 // identity of its own may be treated so.
 func (s *simulation) double(r *request) {
-	call, c := r.call, r.call.client
-	doubled, time := c.net.chance(s.plan.doubled), c.net.span(0, 2*call.patience)
+	c := r.client
+	doubled, time := c.net.chance(s.plan.doubled), c.net.span(0, 2*r.parts[0].call.patience)
 	other := s.nodes[c.net.below(len(s.nodes))]
-	if r.command.RequestID == 0 || !s.decide(doubleRequest, c.index, 0, doubled && !s.healed) {
+	if !r.identified() || !s.decide(doubleRequest, c.index, 0, doubled && !s.healed) {
 		return
 	}
-	second := &request{call: call, attempt: r.attempt, command: r.command}
-	call.doubled = true
+	second := &request{client: c, parts: r.parts, command: r.command}
+	if second.command.Kind == machine.KindBatch {
+		second.command.Nonce = s.nonce()
+	}
+	for _, p := range r.parts {
+		p.call.doubled = true
+	}
 	s.after(time, func() { s.reach(other, second) })
 	s.count(RequestDoubled)
 }
@@ -503,8 +576,8 @@ func (s *simulation) double(r *request) {
 // it sends that again under the same identity.
 func (s *simulation) processDies(call *clientCall) {
 	c := call.client
-	if call.ended {
-		return
+	if call.ended || call.op.Kind != lincheck.Get && call.command.RequestID == 0 {
+		return // nothing of it is under way
 	}
 	s.count(ClientRestarted)
 	s.tell(c, "its process dies")
@@ -538,7 +611,7 @@ func (s *simulation) processDies(call *clientCall) {
 func (s *simulation) registeredAs(call *clientCall, id api.ClientID) {
 	c := call.client
 	call.ended = true
-	c.registering = false
+	c.registering, c.doubtful = false, false
 	c.id = id
 	s.tell(c, "has the session %s", id)
 	s.sendWaiting(c)
@@ -549,10 +622,11 @@ func (s *simulation) result(call *clientCall, r machine.Result) {
 	op := &call.op
 	setResult(op, r)
 	if op.Answered {
-		call.client.seen[op.Key] = r.Value
+		seen := *op
 		if op.Kind == lincheck.Put || op.Swapped {
-			call.client.seen[op.Key] = op.Value
+			seen.Before = op.Value
 		}
+		call.client.seen[op.Key] = seen
 	}
 	if call.doubted {
 		s.count(UnknownThenApplied)
@@ -562,7 +636,7 @@ func (s *simulation) result(call *clientCall, r machine.Result) {
 // setResult notes what a result says. One that was dropped for room says nothing.
 func setResult(op *lincheck.Operation, r machine.Result) {
 	op.Answered = r.Status == api.StatusOK
-	op.KeyFound, op.Before, op.Swapped = r.KeyFound, r.Value, r.Swapped
+	op.KeyFound, op.Before, op.Swapped, op.Version = r.KeyFound, r.Value, r.Swapped, r.Version
 }
 
 // end tells the caller what may be said of the call, and goes on to the next.
@@ -586,9 +660,11 @@ func (s *simulation) end(call *clientCall) {
 	case lincheck.NotApplied:
 		s.count(CallNotApplied)
 	}
+	c.doubtful = c.doubtful || call.op.Outcome == lincheck.Unknown && call.op.Kind != lincheck.Get
 	s.watcher.answered(call)
 	s.tell(c, "%s", call.op.Text())
 	s.history = append(s.history, call)
+	s.closeIfDone(c)
 	s.nextCall(c)
 }
 

@@ -80,7 +80,7 @@ const (
 	NumberSettled
 	ClientRestarted
 	ResumedFound
-	SnapshotTaken // this one and what follows: chapters.go
+	SnapshotTaken // this one and what follows: chapters.go and lifetimes.go
 	SnapshotFailed
 	SnapshotInterrupted
 	SnapshotInstalled
@@ -117,6 +117,23 @@ const (
 	TimeoutNowLate
 	Terminated
 	VoteRefusedAfterRestart
+	SessionExpired // this one and what follows: lifetimes.go
+	SessionEvicted
+	SessionClosed
+	NoRoomForSession
+	ExpiredWhileRetried
+	EndedMeetsLateCopy
+	RenewedSession
+	KeyReplayed
+	KeyTaken
+	KeyExpired
+	ExecutedAnew
+	BatchSent
+	BatchSplit
+	ConditionFailed
+	ConditionRepeated
+	ClockJumped
+	StampBehind
 	events
 )
 
@@ -225,6 +242,23 @@ var eventNames = [events]string{
 	TimeoutNowLate:             "calls to take over that came too late",
 	Terminated:                 "servers told to end",
 	VoteRefusedAfterRestart:    "votes refused by a server that had just restarted",
+	SessionExpired:             "sessions expired",
+	SessionEvicted:             "sessions evicted",
+	SessionClosed:              "sessions closed",
+	NoRoomForSession:           "sessions and keys refused for want of room",
+	ExpiredWhileRetried:        "clients that still tried when their session had ended",
+	EndedMeetsLateCopy:         "late copies that found their session ended",
+	RenewedSession:             "writes sent once more under a new session",
+	KeyReplayed:                "writes replayed by their Idempotency-Key",
+	KeyTaken:                   "Idempotency-Keys used for another write",
+	KeyExpired:                 "Idempotency-Keys expired",
+	ExecutedAnew:               "writes carried out anew when the promise of a chosen id or a key had ended",
+	BatchSent:                  "batches applied",
+	BatchSplit:                 "repetitions that travelled otherwise than the first copy, alone or in another batch",
+	ConditionFailed:            "conditions that failed",
+	ConditionRepeated:          "conditional writes repeated and told of their first success",
+	ClockJumped:                "clocks that jumped",
+	StampBehind:                "commands stamped behind the log's time",
 }
 
 func (e Event) String() string { return eventNames[e] }
@@ -241,6 +275,9 @@ func (c *Coverage) Add(other *Coverage) {
 
 // needs says which events a profile cannot meet.
 func (e Event) needs(p Profile) bool {
+	if e >= SessionExpired {
+		return p.Extensions // lifetimes.go
+	}
 	if e >= SnapshotTaken || e >= CrashOnSnapshot && e <= CrashOnChange { // chapters.go
 		return p.Extensions && e != PartGone // storages keep what is being sent
 	}

@@ -29,6 +29,10 @@
 //	service.go   the key/value service of a server
 //	client.go    clients that time out, retry and give up
 //	faults.go    what goes wrong, and when
+//	chapters.go  snapshots, reads, members, transfers (snapshots.go, reads.go, members.go, handover.go)
+//	lifetimes.go sessions that end, conditions, keys, clocks that jump
+//	batches.go   calls that travel together
+//	book.go      who has a session: the promises of docs/sessions.md, done slowly
 //	settle.go    everything is healed, and must work
 //	verdict.go   what is checked when the run is over
 //	observe.go   the run as lines of a trace file

@@ -39,6 +39,8 @@ const (
 	askSnapshot    // of any server
 	transferLeader // to any server
 	endServer      // it hands over first
+
+	jumpClock // of one server, in a machine that slept or was moved
 	faultKinds
 )
 
@@ -165,6 +167,8 @@ func (s *simulation) strike(f fault, random *source) {
 		s.handOver(victim, random, func() {})
 	case endServer:
 		s.terminate(victim, random)
+	case jumpClock:
+		s.jumpClock(victim, random)
 	case failSave:
 		s.because("server %d's next save fails", victim.id)
 		victim.disk.failNext = true

@@ -26,6 +26,7 @@ type node struct {
 	luck        *source       // draws when it crashes
 	crashes     uint32        // counts the chosen moments to crash
 	warp        int           // thousandths of their time that timers take now; 0: the plan's
+	jumped      time.Duration // how far its clock has jumped ahead, or back
 
 	spared bool    // it has not been needed yet; only a change of the members starts it
 	damage *damage // a bit of its disk has flipped
@@ -156,7 +157,7 @@ func (s *simulation) start(n *node) {
 	*n = node{
 		index: n.index, id: n.id, disk: n.disk, life: n.life + 1,
 		pausedUntil: n.pausedUntil, slowDisk: n.slowDisk, clock: n.clock, luck: n.luck, crashes: n.crashes, back: n.back,
-		warp: n.warp, wiped: n.wiped, out: n.out, wipes: n.wipes, lost: n.lost,
+		warp: n.warp, jumped: n.jumped, wiped: n.wiped, out: n.out, wipes: n.wipes, lost: n.lost,
 		up: true, inbox: n.inbox[:0], asked: map[raft.RequestID]func(raft.Answer){}, rounds: map[raft.Round]time.Duration{}, received: n.received,
 	}
 	if n.life > 1 {

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"strings"
 
 	"raftkv/api"
 	"raftkv/internal/lincheck"
@@ -17,7 +18,7 @@ type watcher struct {
 	take func(trace.Line)
 
 	logs    map[raft.ServerID][]raft.LogEntry // as the lines have told them
-	calls   map[machine.Identity]*request     // which carries it, the latest attempt
+	calls   map[spot]part                     // which carries it, the latest attempt
 	count   int                               // of calls
 	faults  int
 	lasting []func() // ends the faults that last until all is healed
@@ -29,7 +30,7 @@ func newWatcher(s *simulation) *watcher {
 	}
 	return &watcher{
 		s: s, take: s.config.Trace,
-		logs: map[raft.ServerID][]raft.LogEntry{}, calls: map[machine.Identity]*request{},
+		logs: map[raft.ServerID][]raft.LogEntry{}, calls: map[spot]part{},
 	}
 }
 
@@ -147,30 +148,32 @@ func (w *watcher) called(call *clientCall) {
 }
 
 func (w *watcher) tried(r *request, server *node) {
-	if w == nil || r.call.register {
+	if w == nil || r.parts[0].call.op.Call == 0 { // it opens or closes a session
 		return
 	}
-	w.calls[r.command.Identity()] = r
-	w.take(trace.Attempt{At: w.s.now, Client: r.call.client.index, Call: r.call.number, Server: server.id})
+	for _, p := range r.parts {
+		w.calls[p.call.places[len(p.call.places)-1]] = p
+		w.take(trace.Attempt{At: w.s.now, Client: r.client.index, Call: p.call.number, Server: server.id})
+	}
 }
 
-// tookEffect is called for each entry when the first state machine applies it. Of
-// a read that was tried again, what an earlier attempt has read interests nobody.
-func (w *watcher) tookEffect(n *node, index raft.Index, a *machine.Applied) {
+// tookEffect is called for each operation when the first state machine applies it.
+// Of a read that was tried again, what an earlier attempt has read interests nobody.
+func (w *watcher) tookEffect(n *node, index raft.Index, a *machine.Applied, at spot) {
 	if w == nil || a.Event != machine.EventCommitted {
 		return
 	}
-	r := w.calls[a.Identity]
-	if r == nil || r.call.op.Kind == lincheck.Get && r.attempt != r.call.attempt {
+	p, known := w.calls[at]
+	if !known || p.call.op.Kind == lincheck.Get && p.attempt != p.call.attempt {
 		return
 	}
-	w.take(trace.Effect{At: w.s.now, Client: r.call.client.index, Call: r.call.number, Server: n.id, Index: index})
+	w.take(trace.Effect{At: w.s.now, Client: p.call.client.index, Call: p.call.number, Server: n.id, Index: index})
 }
 
 // hasRead is called when a server reads its state for a client.
 func (w *watcher) hasRead(n *node, r *request) {
 	if w != nil {
-		w.take(trace.Effect{At: w.s.now, Client: r.call.client.index, Call: r.call.number, Server: n.id, Index: n.service.machine.AppliedIndex()})
+		w.take(trace.Effect{At: w.s.now, Client: r.client.index, Call: r.parts[0].call.number, Server: n.id, Index: n.service.machine.AppliedIndex()})
 	}
 }
 
@@ -227,7 +230,7 @@ func (w *watcher) ends(r *Report) {
 
 // describeOperation tells what a client asks for.
 func describeOperation(op *lincheck.Operation) string {
-	return describe(machine.Command{Kind: kindOf[op.Kind], Key: op.Key, Value: op.Value, CompareValue: op.Expect})
+	return describe(commandOf(op))
 }
 
 // describeAnswer tells what a client has asked for and what it has learned.
@@ -237,6 +240,8 @@ func describeAnswer(op *lincheck.Operation, l level) string {
 		text += ", " + levelNames[l]
 	}
 	switch {
+	case op.Refused:
+		return text + ", condition failed"
 	case op.Outcome != lincheck.Applied:
 		return text
 	case !op.Answered:
@@ -282,6 +287,16 @@ func describe(c machine.Command) string {
 		return "settings"
 	case machine.KindOpenSession:
 		return "open session " + short(string(c.ClientID))
+	case machine.KindCloseSession:
+		return "close session " + short(string(c.ClientID))
+	case machine.KindMark:
+		return "mark"
+	case machine.KindBatch:
+		var each []string
+		for _, o := range c.Operations {
+			each = append(each, describe(o))
+		}
+		return "batch: " + strings.Join(each, "; ")
 	case machine.KindGet:
 		return "get " + c.Key
 	case machine.KindPut:
@@ -290,12 +305,21 @@ func describe(c machine.Command) string {
 		text = fmt.Sprintf("append %s %q", c.Key, c.Value)
 	case machine.KindCAS:
 		text = fmt.Sprintf("cas %s %q to %q", c.Key, c.CompareValue, c.Value)
+		if c.ExpectAbsent {
+			text = fmt.Sprintf("cas %s absent to %q", c.Key, c.Value)
+		}
 	case machine.KindDelete:
 		text = "delete " + c.Key
 	default:
 		return fmt.Sprintf("kind %d", c.Kind)
 	}
-	if c.RequestID != 0 {
+	if c.IfVersion != nil {
+		text += fmt.Sprintf(" if version %d", *c.IfVersion)
+	}
+	switch {
+	case machine.IsKey(c.ClientID):
+		text += fmt.Sprintf(" (key %s)", strings.TrimPrefix(string(c.ClientID), string(machine.NewKeyID(""))))
+	case c.RequestID != 0:
 		text += fmt.Sprintf(" (%s #%d)", short(string(c.ClientID)), c.RequestID)
 	}
 	return text

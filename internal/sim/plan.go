@@ -81,6 +81,13 @@ type plan struct {
 	forwarding   bool
 	healAt       time.Duration
 	mustSettleIn time.Duration
+
+	// What ends (lifetimes.go).
+	batching   bool          // calls that a client makes at the same time travel together
+	gather     time.Duration // how long a batch waits for more
+	conditions int           // per mille of the writes that have one
+	closing    int           // per mille of the calls after which a client closes its session
+	clockSpeed []int         // per node: thousandths of true speed at which its clock runs
 }
 
 // slowLink is one direction between two servers that takes longer than the others.
@@ -197,6 +204,7 @@ func drawPlan(p Profile, seed uint64) plan {
 	}
 	if p.Extensions && !d.staged {
 		d.chapters(newSource(seed, "chapters"))
+		d.lifetimes(newSource(seed, "lifetimes"))
 	}
 
 	d.healAt = s.span(20*time.Second, 25*time.Second)
@@ -250,7 +258,7 @@ func (d *plan) restlessLeader(s *source) {
 	d.clients, d.anonymous, d.simple, d.width = 4, 1, 1, 4
 }
 
-var oddNames = map[manner]string{sharing: "one that shares its id", filed: "one with a session file"}
+var oddNames = map[manner]string{sharing: "one that shares its id", filed: "one with a session file", keyed: "one with keys"}
 
 // String describes the plan in a few lines, for whoever studies a failure.
 func (d plan) String() string {
@@ -276,6 +284,7 @@ func (d plan) String() string {
 	fmt.Fprintf(&b, "requests: delay %v, of 1000 %d lost, servers wait %v, forward %t; session window %d, %d bytes\n",
 		d.clientDelay, d.clientLoss, d.serverWait, d.forwarding, d.settings.Window, d.settings.SessionBytes)
 	d.describeChapters(&b)
+	d.describeLifetimes(&b)
 	fmt.Fprintf(&b, "healed at %v", d.healAt)
 	return b.String()
 }

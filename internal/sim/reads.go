@@ -140,10 +140,10 @@ func (s *simulation) ownReadIndex(n *node, r *request, got func(raft.Index, erro
 func (s *simulation) askLeader(n, leader *node, r *request) {
 	life := n.life
 	back := func(index raft.Index, err error) {
-		if s.network.cuts[leader.index][n.index] > 0 || s.losesAnswer(r.call.client) {
+		if s.network.cuts[leader.index][n.index] > 0 || s.losesAnswer(r.client) {
 			return // the reader's patience will end
 		}
-		s.after(s.clientTime(r.call.client), func() {
+		s.after(s.clientTime(r.client), func() {
 			switch {
 			case !n.up || n.life != life:
 			case err != nil:
@@ -158,7 +158,7 @@ func (s *simulation) askLeader(n, leader *node, r *request) {
 		s.answer(r, refusal(api.StatusNotLeader, raft.None))
 		return
 	}
-	s.after(s.clientTime(r.call.client), func() {
+	s.after(s.clientTime(r.client), func() {
 		if leader.up {
 			s.ownReadIndex(leader, r, back)
 		}
@@ -280,19 +280,18 @@ type valueAt struct {
 	result machine.Result
 }
 
-// noteValue writes down what an entry has made of its key, when the first server
+// noteValues writes down what an entry has made of its keys, when the first server
 // has applied it.
-func (s *simulation) noteValue(n *node, e raft.CommitEntry) {
-	if s.plan.levels == ([levels]int{}) || e.Kind != raft.EntryCommand {
-		return
+func (s *simulation) noteValues(n *node, at raft.Index, c *machine.Command) {
+	for i := range c.Operations {
+		s.noteValues(n, at, &c.Operations[i])
 	}
-	c, err := machine.Decode(e.Command)
-	if err != nil || c.Key == "" || c.Kind == machine.KindGet {
+	if s.plan.levels == ([levels]int{}) || c.Key == "" || c.Kind == machine.KindGet {
 		return
 	}
 	now := n.service.machine.Get(c.Key)
 	if past := s.values[c.Key]; len(past) == 0 || past[len(past)-1].result != now {
-		s.values[c.Key] = append(past, valueAt{e.Index, now})
+		s.values[c.Key] = append(past, valueAt{at, now})
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"raftkv/api"
+	"raftkv/internal/lincheck"
 	"raftkv/kvservice/machine"
 	"raftkv/kvservice/waiters"
 	"raftkv/raft"
@@ -40,10 +41,11 @@ func newService(c raft.Configuration) service {
 	return service{machine: machine.New(), waiting: map[waiters.Token]*request{}, configuration: c}
 }
 
-// request is one attempt at a call, on its way through the servers.
+// request is an attempt at one call, or at several in a batch, on its way through
+// the servers. One without parts is the server's own.
 type request struct {
-	call    *clientCall
-	attempt int
+	client  *client
+	parts   []part
 	level   level // of a read
 	command machine.Command
 	encoded []byte // command with its stamp
@@ -59,10 +61,23 @@ type request struct {
 	done    bool // it has been answered
 }
 
+// identified reports whether every write in the request has an identity, so that
+// a second copy does no harm.
+func (r *request) identified() bool {
+	for _, p := range r.parts {
+		if p.call.command.RequestID == 0 && (len(r.parts) == 1 || p.call.op.Kind != lincheck.Get) {
+			return false
+		}
+	}
+	return true
+}
+
 // answer is what a server says to a request.
 type answer struct {
-	result machine.Result
-	leader raft.ServerID // whom to ask instead; None if unknown
+	result     machine.Result
+	operations []machine.Applied // of a batch that was applied
+	index      raft.Index        // of the entry that answers; 0 if none does
+	leader     raft.ServerID     // whom to ask instead; None if unknown
 }
 
 func refusal(status api.Status, leader raft.ServerID) answer {
@@ -101,7 +116,7 @@ func (s *simulation) forward(n, leader *node, r *request) {
 		s.answer(r, refusal(api.StatusNotLeader, raft.None))
 		return
 	}
-	s.after(s.clientTime(r.call.client), func() {
+	s.after(s.clientTime(r.client), func() {
 		if leader.up {
 			s.requested(leader, r)
 		} // else nobody answers; the client's patience will end
@@ -111,7 +126,7 @@ func (s *simulation) forward(n, leader *node, r *request) {
 // propose puts a command into the inbox of the loop. The waiter is made first:
 // the entry may be applied before the server hears that it was appended.
 func (s *simulation) propose(n *node, r *request) {
-	r.command.Stamp = n.service.clock.Stamp(s.now.Milliseconds())
+	r.command.Stamp = n.service.clock.Stamp(s.monotonicMillis(n))
 	r.encoded = r.command.Encode()
 	r.token = n.service.waiters.Add(r.command.Identity())
 	r.after = n.service.machine.AppliedIndex()
@@ -125,7 +140,7 @@ func (s *simulation) submitted(n *node, requests []*request, answers []raft.Subm
 		a := answers[0] // one Submit was stepped for all of them
 		r.term = a.Term
 		switch {
-		case r.call == nil || r.done:
+		case r.parts == nil || r.done:
 		case a.Err == raft.ErrBusy:
 			s.drop(n, r, refusal(api.StatusBusy, raft.None))
 		case a.Err != nil:
@@ -252,10 +267,9 @@ func (s *simulation) applyEntry(n *node, e raft.CommitEntry) {
 		s.fail("log time", "server %d goes back from %d to %d at index %d", n.id, before, now, e.Index)
 	}
 	s.compareApplied(n, e, &applied)
-	for _, token := range n.service.waiters.Resolve(applied.Identity) {
-		r := n.service.waiting[token]
-		delete(n.service.waiting, token)
-		s.answer(r, answer{result: applied.Result})
+	s.resolve(n, &applied)
+	for i := range applied.Operations {
+		s.resolve(n, &applied.Operations[i])
 	}
 	n.service.appliedTerm = e.Term
 	if e.Kind == raft.EntryConfiguration {
@@ -269,6 +283,15 @@ func (s *simulation) applyEntry(n *node, e raft.CommitEntry) {
 	s.advanceLeadership(n, e)
 }
 
+// resolve answers whoever waits for what has just been applied.
+func (s *simulation) resolve(n *node, a *machine.Applied) {
+	for _, token := range n.service.waiters.Resolve(a.Identity) {
+		r := n.service.waiting[token]
+		delete(n.service.waiting, token)
+		s.answer(r, answer{result: a.Result, operations: a.Operations, index: n.service.machine.AppliedIndex()})
+	}
+}
+
 // advanceLeadership makes a new leader ready. When its own empty entry is
 // applied, everything that earlier leaders have left is; from the log time that
 // stands there it goes on. If nobody has written the settings, it does.
@@ -279,7 +302,7 @@ func (s *simulation) advanceLeadership(n *node, e raft.CommitEntry) {
 	}
 	_, written := v.machine.Settings()
 	if e.Kind == raft.EntryEmpty && e.Term == v.leading {
-		v.clock.Start(v.machine.Now(), s.now.Milliseconds())
+		v.clock.Start(v.machine.Now(), s.monotonicMillis(n))
 		v.clockRuns = true
 		if !written {
 			s.writeSettings(n)
@@ -303,7 +326,7 @@ func (s *simulation) advanceLeadership(n *node, e raft.CommitEntry) {
 // with this leadership, the next leader writes them.
 func (s *simulation) writeSettings(n *node) {
 	command := machine.Command{
-		Kind: machine.KindSettings, Stamp: n.service.clock.Stamp(s.now.Milliseconds()),
+		Kind: machine.KindSettings, Stamp: n.service.clock.Stamp(s.monotonicMillis(n)),
 		Nonce: s.nonce(), Settings: s.plan.settings,
 	}
 	s.arrive(n, input{request: &request{encoded: command.Encode()}})
@@ -324,16 +347,16 @@ func (s *simulation) answer(r *request, a answer) {
 	r.done = true
 	server, life := r.server, r.life
 	if via := r.via; via != nil && via != server {
-		if s.network.cuts[server.index][via.index] > 0 || s.losesAnswer(r.call.client) {
+		if s.network.cuts[server.index][via.index] > 0 || s.losesAnswer(r.client) {
 			// The follower does not know whether the leader has done it. It says so.
 			a = refusal(api.StatusFailedCommit, raft.None)
 		}
 		server, life = via, r.viaLife
 	}
-	if s.losesAnswer(r.call.client) {
+	if s.losesAnswer(r.client) {
 		return
 	}
-	s.after(s.clientTime(r.call.client), func() {
+	s.after(s.clientTime(r.client), func() {
 		if server.up && server.life == life { // else the connection has broken
 			s.answered(r, a)
 		}
@@ -345,6 +368,16 @@ type applied struct {
 	result machine.Applied
 	hash   [32]byte // of the state after it; only at every hashEvery-th index
 	tick   int64    // when the first server applied it
+	anew   []bool   // of its operations: carried out though they had been before (book.go); nil if none
+}
+
+// operations returns what became of each operation of an entry; of one that is no
+// batch, what became of it.
+func operations(a *machine.Applied) []machine.Applied {
+	if a.Operations != nil {
+		return a.Operations
+	}
+	return []machine.Applied{*a}
 }
 
 // hashEvery: the hash takes time in proportion to the state.
@@ -357,11 +390,7 @@ func (s *simulation) compareApplied(n *node, e raft.CommitEntry, result *machine
 		hash = n.service.machine.Hash()
 	}
 	if e.Index == raft.Index(len(s.applied)) {
-		s.applied = append(s.applied, applied{*result, hash, s.tick()})
-		s.appliedAt[result.Identity] = e.Index
-		s.watcher.tookEffect(n, e.Index, result)
-		s.noteValue(n, e)
-		s.countApplied(e, result)
+		s.firstApplied(n, e, result, hash)
 		return
 	}
 	if first := &s.applied[e.Index]; !first.result.Equal(*result) || first.hash != hash {
@@ -370,8 +399,38 @@ func (s *simulation) compareApplied(n *node, e raft.CommitEntry, result *machine
 	}
 }
 
-// countApplied counts what the state machine did with an entry, once for all servers.
-func (s *simulation) countApplied(e raft.CommitEntry, a *machine.Applied) {
+// firstApplied notes what the first server has made of an entry.
+func (s *simulation) firstApplied(n *node, e raft.CommitEntry, result *machine.Applied, hash [32]byte) {
+	first := applied{result: *result, hash: hash, tick: s.tick()}
+	s.appliedAt[result.Identity] = e.Index
+	var c machine.Command
+	var err error
+	if e.Kind == raft.EntryCommand {
+		if c, err = machine.Decode(e.Command); err != nil {
+			s.fail("apply", "index %d: %v", e.Index, err)
+			return
+		}
+		s.judgeSessions(e.Index, &c, &first)
+	}
+	s.applied = append(s.applied, first)
+	s.noteValues(n, e.Index, &c)
+	for i := range result.Operations {
+		s.appliedAt[result.Operations[i].Identity] = e.Index
+		s.tookEffect(n, e, &c.Operations[i], &result.Operations[i], spot{result.Identity, i})
+	}
+	if result.Operations == nil {
+		s.tookEffect(n, e, &c, result, spot{result.Identity, 0})
+	}
+}
+
+// tookEffect counts what the state machine did with an operation, once for all
+// servers. carried is where it has travelled.
+func (s *simulation) tookEffect(n *node, e raft.CommitEntry, c *machine.Command, a *machine.Applied, carried spot) {
+	at := carried
+	if c.RequestID != 0 {
+		at = spot{identity: a.Identity}
+	}
+	s.watcher.tookEffect(n, e.Index, a, at)
 	switch a.Result.Status {
 	case api.StatusStaleRequest:
 		s.count(LateCopyRefused)
@@ -379,14 +438,24 @@ func (s *simulation) countApplied(e raft.CommitEntry, a *machine.Applied) {
 		s.count(WindowExceeded)
 	case api.StatusDuplicateRequest:
 		s.count(ResultDropped)
+	case api.StatusConditionFailed:
+		s.count(ConditionFailed)
 	}
 	switch a.Event {
 	case machine.EventCommitted:
-		s.executedIn[a.Identity] = e.Term
+		s.executedIn[a.Identity] = carriage{e.Term, carried.identity}
 	case machine.EventDuplicate:
 		s.count(DuplicateAnswered)
-		if s.executedIn[a.Identity] != e.Term {
+		first, known := s.executedIn[a.Identity]
+		if known && first.term != e.Term {
 			s.count(DuplicateAfterLeaderChange)
 		}
+		s.countDuplicate(c, first, carried.identity)
 	}
+}
+
+// carriage is how an operation has come into the log that was carried out.
+type carriage struct {
+	term  raft.Term
+	entry machine.Identity // whose it was: its own, or that of a batch
 }

@@ -141,7 +141,8 @@ type simulation struct {
 	probed     bool
 	applied    []applied                       // by index
 	appliedAt  map[machine.Identity]raft.Index // the latest
-	executedIn map[machine.Identity]raft.Term
+	executedIn map[machine.Identity]carriage   // the latest
+	book       book                            // who has a session
 
 	states       map[raft.Index][32]byte // hashes of the states of which there are snapshots
 	values       map[string][]valueAt    // by key: what it has held, if there are reads beside the log
@@ -181,7 +182,8 @@ func newSimulation(config Config, seed uint64) *simulation {
 		ids:        newSource(seed, "ids"),
 		applied:    make([]applied, 1, 1024),
 		appliedAt:  map[machine.Identity]raft.Index{},
-		executedIn: map[machine.Identity]raft.Term{},
+		executedIn: map[machine.Identity]carriage{},
+		book:       newBook(),
 		states:     map[raft.Index][32]byte{},
 		values:     map[string][]valueAt{},
 	}

@@ -1,7 +1,9 @@
 package sim
 
 import (
+	"cmp"
 	"errors"
+	"slices"
 	"strings"
 
 	"raftkv/internal/lincheck"
@@ -21,7 +23,7 @@ func (s *simulation) judge() {
 	s.judgeStates()
 	executed := s.judgeLog()
 	history := s.judgeCalls(executed)
-	s.judgeLedgers()
+	s.judgeLedgers(executed)
 	if err := lincheck.Check(history, searchBudget); err != nil {
 		kind := "linearizability"
 		if errors.Is(err, lincheck.ErrUndecided) {
@@ -47,21 +49,52 @@ func (s *simulation) judgeStates() {
 	}
 }
 
-// judgeLog demands that no request was carried out twice, and returns where in
-// the log each was.
-func (s *simulation) judgeLog() map[machine.Identity]raft.Index {
-	executed := map[machine.Identity]raft.Index{}
-	for i, a := range s.applied {
-		id := a.result.Identity
-		if a.result.Event != machine.EventCommitted || id == (machine.Identity{}) {
-			continue
+// spot is what a write can be found under in the log: its identity, or that of
+// the command that has carried it, and where in there.
+type spot struct {
+	identity machine.Identity
+	position int
+}
+
+// execution is a write that was carried out.
+type execution struct {
+	index  raft.Index
+	result machine.Result
+	tick   int64
+	anew   bool // as if it were another write: the promise of its identity had ended
+}
+
+// judgeLog demands that no request was carried out twice while its identity was
+// good for a promise, and returns where in the log each was carried out.
+func (s *simulation) judgeLog() map[spot][]execution {
+	executed := map[spot][]execution{}
+	for i := range s.applied {
+		entry := &s.applied[i]
+		for position, a := range operations(&entry.result) {
+			at := spot{identity: a.Identity}
+			if a.Identity.RequestID == 0 {
+				at = spot{entry.result.Identity, position}
+			}
+			if a.Event != machine.EventCommitted || at.identity == (machine.Identity{}) {
+				continue
+			}
+			anew := entry.anew != nil && entry.anew[position]
+			if before := executed[at]; len(before) > 0 && !anew {
+				s.fail("exactly once", "request %d of client %s was carried out at index %d and at index %d", a.Identity.RequestID, a.Identity.ClientID, before[0].index, i)
+			}
+			executed[at] = append(executed[at], execution{raft.Index(i), a.Result, entry.tick, anew})
 		}
-		if first, twice := executed[id]; twice {
-			s.fail("exactly once", "request %d of client %s was carried out at index %d and at index %d", id.RequestID, id.ClientID, first, i)
-		}
-		executed[id] = raft.Index(i)
 	}
 	return executed
+}
+
+// executions returns where a call was carried out, in the order of the log.
+func (c *clientCall) executions(executed map[spot][]execution) (all []execution) {
+	for _, at := range c.places {
+		all = append(all, executed[at]...)
+	}
+	slices.SortFunc(all, func(a, b execution) int { return cmp.Compare(a.index, b.index) })
+	return all
 }
 
 // judgeCalls compares what each caller was told with what became of its write:
@@ -70,7 +103,10 @@ func (s *simulation) judgeLog() map[machine.Identity]raft.Index {
 // whether it was carried out, by when, and with what result. That narrows what
 // may explain the history, so it hides nothing, and a dozen unknown writes at
 // once do not make a dozen factorial orders.
-func (s *simulation) judgeCalls(executed map[machine.Identity]raft.Index) []lincheck.Operation {
+//
+// A write that was carried out anew after the promise of its identity had ended is
+// an operation of its own there, which nobody was told of.
+func (s *simulation) judgeCalls(executed map[spot][]execution) []lincheck.Operation {
 	var history []lincheck.Operation
 	for _, call := range s.history {
 		op := call.op
@@ -81,31 +117,61 @@ func (s *simulation) judgeCalls(executed map[machine.Identity]raft.Index) []linc
 			history = append(history, op)
 			continue
 		}
-		index := executed[call.command.Identity()]
-		for _, nonce := range call.nonces {
-			index = max(index, executed[machine.Identity{Nonce: nonce}])
+		all := call.executions(executed)
+		own := call.own(all)
+		for i, e := range all {
+			if !e.anew && (i > 0 || op.Outcome == lincheck.NotApplied) {
+				s.fail("exactly once", "was carried out at index %d: %s", e.index, op)
+			}
+			if i != own {
+				history = append(history, e.operation(op))
+			}
 		}
 		switch {
-		case op.Outcome == lincheck.Applied && index == 0:
+		case op.Outcome == lincheck.Applied && own < 0:
 			s.fail("exactly once", "was never carried out: %s", op)
-		case op.Outcome == lincheck.NotApplied && index != 0:
-			s.fail("exactly once", "was carried out at index %d: %s", index, op)
-		case op.Outcome == lincheck.Unknown && index != 0:
-			a := &s.applied[index]
-			op.Outcome, op.Return = lincheck.Applied, max(op.Call+1, a.tick)
-			setResult(&op, a.result.Result)
+		case op.Outcome == lincheck.Unknown && own >= 0:
+			op = all[own].operation(op)
 		case op.Outcome == lincheck.Unknown:
 			op.Outcome = lincheck.NotApplied
+		case op.Outcome == lincheck.NotApplied && call.refused:
+			op.Outcome, op.Answered, op.Refused = lincheck.Applied, true, true // it has seen the version
 		}
 		history = append(history, op)
 	}
 	return history
 }
 
+// own returns which of the executions its caller was told of, or would have been;
+// -1 if none. Who has an answer has that of the latest one before it.
+func (c *clientCall) own(all []execution) int {
+	switch {
+	case c.op.Outcome == lincheck.NotApplied || len(all) == 0:
+		return -1
+	case c.op.Outcome == lincheck.Unknown:
+		return 0
+	}
+	latest := -1
+	for i, e := range all {
+		if e.index <= c.settled {
+			latest = i
+		}
+	}
+	return latest
+}
+
+// operation returns the operation that op was when it was carried out.
+func (e execution) operation(op lincheck.Operation) lincheck.Operation {
+	op.Outcome, op.Return = lincheck.Applied, max(op.Call+1, e.tick)
+	setResult(&op, e.result)
+	return op
+}
+
 // judgeLedgers looks at what there is in the end. Each write has a text of its
 // own, and ledgers only grow: each append stands there once if its caller was
-// told so, at most once if it is unknown, and never if it was not applied.
-func (s *simulation) judgeLedgers() {
+// told so, at most once if it is unknown, and never if it was not applied; and once
+// more for each time that it was carried out anew.
+func (s *simulation) judgeLedgers(executed map[spot][]execution) {
 	stands := map[string]map[string]int{} // by ledger and text: how often
 	for i := range s.plan.ledgers {
 		texts := map[string]int{}
@@ -120,7 +186,15 @@ func (s *simulation) judgeLedgers() {
 		if !isLedger || op.Kind != lincheck.Append {
 			continue
 		}
-		switch n := texts[op.Value]; {
+		n := texts[op.Value]
+		all := call.executions(executed)
+		own := call.own(all)
+		for i, e := range all {
+			if i != own && (own >= 0 || e.anew) {
+				n-- // another operation's
+			}
+		}
+		switch {
 		case n > 1:
 			s.fail("exactly once", "took effect %d times: %s", n, op)
 		case n == 1 && op.Outcome == lincheck.NotApplied:
