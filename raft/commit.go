@@ -1,5 +1,7 @@
 package raft
 
+import "slices"
+
 // MaxUnapplied bounds the entries that are given to the state machine before it
 // reports the earlier ones as applied. What is committed and not yet given out
 // simply stays in the log; there is no second queue to grow.
@@ -41,6 +43,10 @@ func (cm *ConsensusModule) commitTo(index Index) {
 // deliverCommitted gives newly committed entries to the state machine (ALL-1).
 func (cm *ConsensusModule) deliverCommitted() {
 	limit := min(cm.commitIndex, cm.lastApplied+MaxUnapplied)
+	if cm.delivered >= limit {
+		return
+	}
+	cm.out.Commit = slices.Grow(cm.out.Commit, int(limit-cm.delivered))
 	for cm.delivered < limit {
 		cm.delivered++
 		e := cm.log.entry(cm.delivered)

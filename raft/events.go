@@ -287,19 +287,28 @@ func Timeout(kind TimerKind, n TimerNumber) Event {
 // leader's messages of a term that was durable before, which no Save of the
 // same batch can undo.
 func (e *Effects) Merge(next Effects) {
-	e.Submitted = append(e.Submitted, next.Submitted...)
-	e.Answers = append(e.Answers, next.Answers...)
-	e.Send = append(e.Send, next.Send...)
+	e.Submitted = join(e.Submitted, next.Submitted)
+	e.Answers = join(e.Answers, next.Answers)
+	e.Send = join(e.Send, next.Send)
 	e.Save.merge(next.Save)
-	e.Receive = append(e.Receive, next.Receive...)
-	e.SendAfter = append(e.SendAfter, next.SendAfter...)
-	e.Commit = append(e.Commit, next.Commit...)
+	e.Receive = join(e.Receive, next.Receive)
+	e.SendAfter = join(e.SendAfter, next.SendAfter)
+	e.Commit = join(e.Commit, next.Commit)
 	for kind, change := range next.Timers {
 		if change.Action != LeaveTimer {
 			e.Timers[kind] = change // the last word on each timer counts
 		}
 	}
 	e.Compact = max(e.Compact, next.Compact)
+}
+
+// join is append, but takes over a list as it is where there was none: the module
+// has given it away, and mostly one event of a batch has all of a kind.
+func join[T any](list, more []T) []T {
+	if len(list) == 0 {
+		return more
+	}
+	return append(list, more...)
 }
 
 func (s *Save) merge(next Save) {

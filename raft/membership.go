@@ -49,10 +49,14 @@ func (cm *ConsensusModule) baseConfiguration(index Index, c Configuration) {
 // if its entry is overwritten, the one before it is in force again. No more are
 // kept, because a leader begins a change only when the last one is committed.
 func (cm *ConsensusModule) findConfigurations(from Index) {
-	found := slices.DeleteFunc(slices.Clone(cm.configurations), func(c placedConfiguration) bool {
+	found := slices.Clip(cm.configurations)                            // what is found is appended to a copy
+	gone := slices.IndexFunc(found, func(c placedConfiguration) bool { // indexes rise, so the rest goes, too
 		return c.index >= from && c.index > cm.commitIndex
 	})
-	changed := len(found) != len(cm.configurations)
+	changed := gone >= 0
+	if changed {
+		found = found[:gone:gone]
+	}
 	for i := from; i <= cm.log.lastIndex(); i++ {
 		if e := cm.log.entry(i); e.Kind == EntryConfiguration {
 			c, err := DecodeConfiguration(e.Command)

@@ -131,7 +131,8 @@ func (p *peer) enqueue(o outgoing) error {
 	}
 	p.queued += size
 	if outside {
-		p.nextPart = &o
+		part := o // a copy, so that not every frame has memory of its own
+		p.nextPart = &part
 	} else {
 		p.push(o)
 	}
