@@ -9,7 +9,7 @@ import (
 	"raftkv/kvservice/machine"
 )
 
-// A write with an Idempotency-Key is a write of a session that has only this one.
+// A write, or a batch, with an Idempotency-Key is one of a session that has only this.
 // Its ClientID is made here, of the header: no client can choose such an id, so
 // keys and clients never meet.
 
@@ -27,17 +27,23 @@ func keyOf(ctx context.Context) string {
 	return key
 }
 
-// keyed gives the command the identity of the key. The error is one for requests
-// that cannot have a key.
-func keyed(command machine.Command, key string) (machine.Command, error) {
+// keyed gives the command of a request the identity of the key. The error is one for
+// requests that cannot have a key.
+func keyed(command machine.Command, request api.Request, key string) (machine.Command, error) {
+	isIdentified := command.RequestID != 0
 	switch command.Kind {
 	case machine.KindPut, machine.KindAppend, machine.KindCAS, machine.KindDelete:
+	case machine.KindBatch:
+		for _, o := range request.(*api.BatchRequest).Operations {
+			operation, _ := commandOf(o.Request)
+			isIdentified = isIdentified || operation.RequestID != 0
+		}
 	case machine.KindGet:
 		return command, nil // a read may be repeated anyway
 	default:
-		return command, &api.RequestError{Status: api.StatusBadRequest, Text: "only /put, /append, /cas and /delete take an Idempotency-Key"}
+		return command, &api.RequestError{Status: api.StatusBadRequest, Text: "only /put, /append, /cas, /delete and /batch take an Idempotency-Key"}
 	}
-	if command.RequestID != 0 {
+	if isIdentified {
 		return command, &api.RequestError{Status: api.StatusBadRequest, Text: "a write has an Idempotency-Key or a ClientID, not both"}
 	}
 	command.ClientID, command.RequestID = machine.NewKeyID(key), 1

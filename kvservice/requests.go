@@ -46,7 +46,7 @@ func commandOf(r api.Request) (machine.Command, api.Encoding) {
 	case *api.SessionCloseRequest:
 		return machine.Command{Kind: machine.KindCloseSession, ClientID: r.ClientID}, api.EncodingText
 	case *api.BatchRequest:
-		return machine.Command{Kind: machine.KindBatch}, api.EncodingText // batch fills it
+		return machine.Command{Kind: machine.KindBatch}, api.EncodingText // see operationsOf
 	}
 	return machine.Command{Kind: machine.KindOpenSession, ClientID: machine.NewIssuedID(rand.Text())}, api.EncodingText
 }
@@ -98,19 +98,23 @@ func (s *KVService) answer(ctx context.Context, path string, body []byte, mayFor
 	command, encoding := commandOf(request)
 	key := keyOf(ctx)
 	if key != "" {
-		if command, err = keyed(command, key); err != nil {
+		if command, err = keyed(command, request, key); err != nil {
 			return encode(refusalOf(err))
 		}
 	}
 	if leader := s.raft.Status().LeaderID; mayForward && leader != raft.None && leader != s.config.ID {
 		return s.forward(ctx, leader, path, body)
 	}
+	var encodings []api.Encoding
 	if batch, ok := request.(*api.BatchRequest); ok {
-		return encode(s.batch(ctx, batch))
+		command.Operations, encodings = operationsOf(batch)
 	}
 	isReplayed := false
 	response := s.proposeFor(ctx, command, func(a answer) api.Response {
 		isReplayed = key != "" && a.applied.Result.Duplicate
+		if len(a.applied.Operations) > 0 {
+			return s.batchResponse(ctx, command, a.applied, encodings)
+		}
 		return command.Response(a.applied.Result)
 	})
 	reply := s.encodeAs(ctx, response, encoding)
@@ -118,23 +122,26 @@ func (s *KVService) answer(ctx context.Context, path string, body []byte, mayFor
 	return reply
 }
 
-// batch carries out several operations with one entry. Each result is encoded as
-// it would be alone.
-func (s *KVService) batch(ctx context.Context, r *api.BatchRequest) api.Response {
-	command := machine.Command{Kind: machine.KindBatch, Operations: make([]machine.Command, len(r.Operations))}
+// operationsOf makes the commands of a batch that was validated, and says how the
+// values of each result shall stand.
+func operationsOf(r *api.BatchRequest) ([]machine.Command, []api.Encoding) {
+	commands := make([]machine.Command, len(r.Operations))
 	encodings := make([]api.Encoding, len(r.Operations))
 	for i, o := range r.Operations {
-		command.Operations[i], encodings[i] = commandOf(o.Request)
+		commands[i], encodings[i] = commandOf(o.Request)
 	}
-	acknowledgeBelow(command.Operations, r.Operations)
-	return s.proposeFor(ctx, command, func(a answer) api.Response {
-		result := a.applied.Result
-		response := &api.BatchResponse{RespStatus: result.Status, Outcome: result.Outcome, Error: result.Error}
-		for i, operation := range a.applied.Operations {
-			response.Results = append(response.Results, s.encodeAs(ctx, command.Operations[i].Response(operation.Result), encodings[i]).Body)
-		}
-		return response
-	})
+	acknowledgeBelow(commands, r.Operations)
+	return commands, encodings
+}
+
+// batchResponse is the answer to a batch that was carried out. Each result is
+// encoded as it would be alone.
+func (s *KVService) batchResponse(ctx context.Context, command machine.Command, applied machine.Applied, encodings []api.Encoding) api.Response {
+	response := &api.BatchResponse{RespStatus: applied.Result.Status, Outcome: applied.Result.Outcome, Error: applied.Result.Error}
+	for i, operation := range applied.Operations {
+		response.Results = append(response.Results, s.encodeAs(ctx, command.Operations[i].Response(operation.Result), encodings[i]).Body)
+	}
+	return response
 }
 
 // acknowledgeBelow sets the low-water mark of writes that do not name it. Alone,
