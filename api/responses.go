@@ -141,8 +141,9 @@ type StatusResponse struct {
 	FirstIndex    uint64 // of the log that is kept
 	LastIndex     uint64
 
-	Sessions int // known to the store
-	Keys     int // in the store
+	Sessions   int        // known to the store
+	Keys       int        // in the store
+	Duplicates Duplicates `json:",omitzero"` // "" while the log does not say it
 
 	LogBytes      uint64 // what the log takes on the disk
 	SnapshotBytes uint64 // the same of the snapshots

@@ -9,8 +9,8 @@ const (
 	// another value are OK too; KeyFound and Swapped tell.
 	StatusOK Status = "OK"
 
-	// StatusDuplicateRequest: this request was carried out earlier, and its
-	// answer has been dropped for room. Outcome says how it ended.
+	// StatusDuplicateRequest: a repetition of a request that has ended. What its
+	// result was is not kept; Outcome says how it ended.
 	StatusDuplicateRequest Status = "DuplicateRequest"
 
 	// StatusStaleRequest: the client has said before that it is done with this
@@ -63,6 +63,15 @@ const (
 
 	// StatusTimeout: the same, because it took too long.
 	StatusTimeout Status = "Timeout"
+)
+
+// Duplicates says what a cluster answers to the repetition of a request.
+type Duplicates string
+
+// The two ways. All servers of a cluster go one of them, for good.
+const (
+	DuplicatesCached Duplicates = "cached" // the result of the first time
+	DuplicatesReport Duplicates = "report" // StatusDuplicateRequest
 )
 
 // Outcome says what a client may believe about its write after one attempt. A

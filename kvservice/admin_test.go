@@ -401,7 +401,8 @@ func (s *system) join(id raft.ServerID) {
 	n, err := Start(NodeConfig{
 		ID: id, Data: filepath.Join(s.dir, fmt.Sprint(id)), HTTPAddr: "127.0.0.1:0",
 		RaftAddr: l.Addr().String(), RaftListener: l, Join: raft.ClusterID(cluster),
-		Logger: slog.New(slog.NewTextHandler(s.logs[id], nil)),
+		Duplicates: s.duplicates[id],
+		Logger:     slog.New(slog.NewTextHandler(s.logs[id], nil)),
 	})
 	require.NoError(s.t, err)
 	s.nodes[id] = n

@@ -152,7 +152,7 @@ func (s *KVService) status() *api.StatusResponse {
 	now := s.raft.Status()
 	configuration, index := s.raft.Configuration()
 	s.mu.Lock()
-	applied, sessions, keys := s.machine.AppliedIndex(), s.machine.Sessions(), s.machine.Keys()
+	applied, sessions, keys, duplicates := s.machine.AppliedIndex(), s.machine.Sessions(), s.machine.Keys(), s.duplicates()
 	s.mu.Unlock()
 	log, snapshots := s.raft.DiskBytes()
 	return &api.StatusResponse{
@@ -173,6 +173,7 @@ func (s *KVService) status() *api.StatusResponse {
 
 		Sessions:      sessions,
 		Keys:          keys,
+		Duplicates:    duplicates,
 		LogBytes:      log,
 		SnapshotBytes: snapshots,
 		TransferTo:    uint64(now.TransferTo),

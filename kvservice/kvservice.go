@@ -11,6 +11,7 @@
 //	propose.go       a command on its way into the log and back
 //	requests.go      from JSON to commands, from results to JSON
 //	reads.go         reads that need no place in the log
+//	settings.go      what all servers must agree on
 //	snapshots.go     a state in place of the log's beginning
 //	admin.go         snapshots, members and leadership for an operator
 //	snapshotfile.go  a state as a file, with where it is from
@@ -80,6 +81,10 @@ type Config struct {
 	// SnapshotBytes is how many bytes of commands are applied between two
 	// snapshots, at least; a large store waits for more. Zero means 16 MiB.
 	SnapshotBytes int
+
+	// Duplicates is what the log shall say of repeated requests; "" is whatever it
+	// says. A first leader writes it there. If it says something else, Run ends.
+	Duplicates api.Duplicates
 
 	Limits api.Limits   // zero fields mean the defaults
 	Logger *slog.Logger // nil discards
@@ -185,8 +190,9 @@ func New(config Config) *KVService {
 
 // Run is the updater: it applies what arrives on commitChan until the channel
 // is closed. An error means that the log holds an entry which this program
-// cannot read (machine.ErrNewerVersion), or that a snapshot cannot be read. Then
-// the server must stop: to skip an entry is to become different from the
+// cannot read (machine.ErrNewerVersion), that a snapshot cannot be read, or that the
+// cluster has another setting than this server was started with. Then the server
+// must stop: to skip an entry is to become different from the
 // others. It waits for a snapshot that is being taken. (The posts' runUpdater.)
 func (s *KVService) Run(r Raft, commitChan <-chan raft.CommitEntry) error {
 	s.attach(r)
@@ -223,6 +229,9 @@ func (s *KVService) apply(entry raft.CommitEntry) error {
 		return err
 	}
 	s.applied.LogPosition = raft.LogPosition{Index: entry.Index, Term: entry.Term}
+	if err := s.checkSettings(); err != nil {
+		return err
+	}
 	for _, token := range s.waiters.Resolve(applied.Identity) {
 		s.reply(token, answer{applied: applied, at: s.applied.LogPosition})
 	}
@@ -252,14 +261,15 @@ func (s *KVService) apply(entry raft.CommitEntry) error {
 // advanceLeadership makes a new leader ready. Its own empty entry is applied
 // after everything that earlier leaders have left behind. It goes on from the
 // log time that stands there, and if nobody has written the settings yet, it
-// does so before any client's command.
+// does so before any client's command. What settings of an older program lack, it
+// adds.
 func (s *KVService) advanceLeadership(l *leadership, entry raft.CommitEntry) {
-	_, written := s.machine.Settings()
+	settings, written := s.machine.Settings()
 	if entry.Kind == raft.EntryEmpty && entry.Term == l.term {
 		s.clock.Start(s.machine.Now(), s.monotonicMillis())
 		l.clockRuns = true
-		if !written {
-			go s.writeSettings()
+		if next := s.completed(settings); next != settings {
+			go s.writeSettings(next)
 		}
 	}
 	if l.clockRuns && written && !isClosed(l.ready) {
@@ -267,12 +277,12 @@ func (s *KVService) advanceLeadership(l *leadership, entry raft.CommitEntry) {
 	}
 }
 
-// writeSettings puts the settings into a log that has none. If two leaders do
-// so, the first entry counts and the second, being equal, changes nothing.
-func (s *KVService) writeSettings() {
+// writeSettings puts the settings into a log that has none, or not all. If two
+// leaders do so, the first entry counts, and the second changes nothing.
+func (s *KVService) writeSettings(settings machine.Settings) {
 	ctx, cancel := context.WithTimeout(context.Background(), s.config.RequestTimeout)
 	defer cancel()
-	command := machine.Command{Kind: machine.KindSettings, Nonce: newNonce(), Settings: machine.DefaultSettings()}
+	command := machine.Command{Kind: machine.KindSettings, Nonce: newNonce(), Settings: settings}
 	if _, _, err := s.raft.Submit(ctx, command.Encode()); err != nil {
 		s.config.Logger.Warn("settings not written; the next leader will try", "err", err)
 	}

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"raftkv/api"
 	"raftkv/raft"
 	"raftkv/raft/server"
 )
@@ -44,6 +45,8 @@ type NodeConfig struct {
 	RequestTimeout  time.Duration // see Config
 	SnapshotBytes   int           // see Config
 	TrailingBytes   int           // see raft.Config
+
+	Duplicates api.Duplicates // see Config
 
 	patience patience  // zero means usualPatience
 	files    server.FS // nil means the operating system's
@@ -103,6 +106,7 @@ func Start(config NodeConfig) (*Node, error) {
 		HTTPAddrOf:     n.httpAddrOf,
 		RequestTimeout: config.RequestTimeout,
 		SnapshotBytes:  config.SnapshotBytes,
+		Duplicates:     config.Duplicates,
 		Logger:         config.Logger,
 	})
 	n.service.answerTime = n.patience.answer

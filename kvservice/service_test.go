@@ -76,11 +76,21 @@ func (r *scriptedRaft) commit() {
 
 // serve starts a service over a scripted server that has become leader and has
 // its settings in the log. It must run in a synctest bubble.
-func serve(t *testing.T) (*KVService, *scriptedRaft) {
+func serve(t *testing.T) (*KVService, *scriptedRaft) { return serveWith(t, Config{ID: 1}) }
+
+func serveWith(t *testing.T, config Config) (*KVService, *scriptedRaft) {
+	s, r := unledWith(t, config)
+	s.lead(r, 1)
+	return s, r
+}
+
+// unledWith is serveWith for a server that does not lead yet and has an empty log.
+func unledWith(t *testing.T, config Config) (*KVService, *scriptedRaft) {
 	r := &scriptedRaft{commits: make(chan raft.CommitEntry)}
-	s := New(Config{ID: 1, HTTPAddrOf: func(id raft.ServerID) string {
+	config.HTTPAddrOf = func(id raft.ServerID) string {
 		return map[raft.ServerID]string{1: "one:80", 2: "two:80"}[id]
-	}})
+	}
+	s := New(config)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -97,7 +107,6 @@ func serve(t *testing.T) (*KVService, *scriptedRaft) {
 		require.Empty(t, s.answers, "answers are left over")
 	})
 	synctest.Wait()
-	s.lead(r, 1)
 	return s, r
 }
 
@@ -606,11 +615,15 @@ type instantRaft struct {
 
 // newInstant returns a service that leads and has its settings.
 func newInstant(t testing.TB, logger *slog.Logger) (*KVService, *instantRaft) {
-	s := New(Config{ID: 1, Logger: logger})
+	return newInstantWith(t, Config{ID: 1, Logger: logger})
+}
+
+func newInstantWith(t testing.TB, config Config) (*KVService, *instantRaft) {
+	s := New(config)
 	r := &instantRaft{s: s}
 	s.attach(r)
 	s.Observe(r.Status())
-	settings := machine.Command{Kind: machine.KindSettings, Settings: machine.DefaultSettings()}
+	settings := machine.Command{Kind: machine.KindSettings, Settings: s.completed(machine.Settings{})}
 	require.NoError(t, s.apply(raft.CommitEntry{Index: 1, Term: 1, Command: settings.Encode()}))
 	require.NoError(t, s.apply(raft.CommitEntry{Index: 2, Term: 1, Kind: raft.EntryEmpty}))
 	return s, r

@@ -46,7 +46,7 @@ func (s *KVService) restore(entry raft.CommitEntry) error {
 	s.snapshots.since = 0
 	s.applied = applied{raft.LogPosition{Index: entry.Index, Term: entry.Term}, installed.Configuration, installed.ConfigurationIndex}
 	s.releaseReaders()
-	return nil
+	return s.checkSettings()
 }
 
 // TakeSnapshot stores the state after the last applied entry and lets the log

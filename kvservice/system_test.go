@@ -32,10 +32,14 @@ type system struct {
 	ports   map[raft.ServerID]*net.TCPListener
 	client  *http.Client
 
-	trailing int // NodeConfig.TrailingBytes
+	trailing   int                              // NodeConfig.TrailingBytes
+	duplicates map[raft.ServerID]api.Duplicates // NodeConfig.Duplicates
 }
 
-func newSystem(t *testing.T) *system {
+func newSystem(t *testing.T) *system { return newSystemWith(t, func(*system) {}) }
+
+// newSystemWith is newSystem with what prepare sets before the nodes start.
+func newSystemWith(t *testing.T, prepare func(s *system)) *system {
 	checkLeaks := leaktest.CheckTimeout(t, 10*time.Second)
 	s := &system{
 		t:       t,
@@ -45,7 +49,10 @@ func newSystem(t *testing.T) *system {
 		logs:    map[raft.ServerID]*logBuffer{},
 		ports:   map[raft.ServerID]*net.TCPListener{},
 		client:  &http.Client{Transport: &http.Transport{}},
+
+		duplicates: map[raft.ServerID]api.Duplicates{},
 	}
+	prepare(s)
 	// The member list needs the ports before the nodes run, and a node that
 	// restarts needs its port again. The test keeps them, so that nobody else can
 	// take one meanwhile, and lends each node a copy.
@@ -82,6 +89,7 @@ func (s *system) config(id raft.ServerID) NodeConfig {
 		Logger:   slog.New(slog.NewTextHandler(s.logs[id], nil)),
 
 		TrailingBytes: s.trailing,
+		Duplicates:    s.duplicates[id],
 	}
 }
 

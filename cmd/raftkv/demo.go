@@ -31,7 +31,7 @@ const (
 
 func demoCommand() *cobra.Command {
 	var nodes, basePort int
-	var dir string
+	var dir, duplicates string
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Run a whole cluster on this machine, to try things on",
@@ -49,12 +49,16 @@ files, and shows what happens to it. Type help to see what can be done to it.`,
 			if basePort < 1 || basePort+raftPortStep+nodes > 1<<16 {
 				return refused("--base-port %d is out of range; give one between 1 and %d", basePort, 1<<16-raftPortStep-nodes)
 			}
-			return runDemo(cmd, nodes, basePort, dir)
+			if err := checkDuplicates(duplicates); err != nil {
+				return err
+			}
+			return runDemo(cmd, nodes, basePort, dir, duplicates)
 		},
 	}
 	cmd.Flags().IntVar(&nodes, "nodes", 3, "how many servers")
 	cmd.Flags().IntVar(&basePort, "base-port", 8080, "the first server's HTTP port; its raft port is 1000 higher")
 	cmd.Flags().StringVar(&dir, "dir", "", "keep the servers' files here; a temporary folder if not given")
+	cmd.Flags().StringVar(&duplicates, "duplicates", "", duplicatesUsage)
 	return cmd
 }
 
@@ -90,7 +94,7 @@ type view struct {
 	status *api.StatusResponse // nil: no answer
 }
 
-func runDemo(cmd *cobra.Command, nodes, basePort int, dir string) (err error) {
+func runDemo(cmd *cobra.Command, nodes, basePort int, dir, duplicates string) (err error) {
 	executable, err := os.Executable()
 	if err != nil {
 		return refused("cannot find the program's own file: %v", err)
@@ -119,6 +123,11 @@ func runDemo(cmd *cobra.Command, nodes, basePort int, dir string) (err error) {
 		known:      make([]api.StatusResponse, nodes),
 	}
 	d.addChildren(nodes, basePort, folder)
+	if duplicates != "" {
+		for _, c := range d.children {
+			c.args = append(c.args, "--duplicates", duplicates)
+		}
+	}
 	d.client = kvclient.New(d.endpoints)
 	defer d.endChildren()
 	defer d.client.Close() // before the children end: they wait for their clients

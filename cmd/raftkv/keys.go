@@ -233,7 +233,7 @@ func readValue(in io.Reader) (string, error) {
 // printWrite prints the result of a write that was applied. The error is the
 // exit code of a compare-and-set that found another value.
 func (f *clientFlags) printWrite(out io.Writer, w kvclient.Write, r kvclient.WriteResult, e api.Encoding) error {
-	notSwapped := w.Op == kvclient.OpCAS && !r.Swapped
+	notSwapped := w.Op == kvclient.OpCAS && !r.Swapped && !r.ResultLost
 	var err error
 	switch f.format {
 	case formatJSON:
@@ -257,6 +257,10 @@ func (f *clientFlags) printWrite(out io.Writer, w kvclient.Write, r kvclient.Wri
 	default:
 		switch {
 		case notSwapped: // said by the failure
+		case r.ResultLost && w.Op == kvclient.OpCAS:
+			_, err = fmt.Fprintln(out, "OK (an earlier attempt was carried out; the cluster has not kept whether it swapped: read the key)")
+		case r.ResultLost:
+			_, err = fmt.Fprintln(out, "OK (an earlier attempt had taken effect; the cluster has not kept its result)")
 		case r.Duplicate:
 			_, err = fmt.Fprintln(out, "OK (an earlier attempt had taken effect)")
 		default:
@@ -276,9 +280,9 @@ func (f *clientFlags) printWrite(out io.Writer, w kvclient.Write, r kvclient.Wri
 	return err
 }
 
-// swappedOf returns nil for a write that is no compare-and-set.
+// swappedOf returns nil for a write that is no compare-and-set, and if nobody knows.
 func swappedOf(w kvclient.Write, r kvclient.WriteResult) *bool {
-	if w.Op != kvclient.OpCAS {
+	if w.Op != kvclient.OpCAS || r.ResultLost {
 		return nil
 	}
 	return &r.Swapped

@@ -132,6 +132,8 @@ func TestWrongCommandLines(t *testing.T) {
 		{"serve", "--id", "1", "--data", "d", "--cluster", "1=127.0.0.1:0", "--http", "x"},
 		{"serve", "--id", "1", "--data", "d", "--cluster", "1=127.0.0.1:0", "--raft", "x"},
 		{"serve", "--id", "1", "--data", "d", "--cluster", "1=127.0.0.1:0", "--election-timeout", "0s"},
+		{"serve", "--id", "1", "--data", "d", "--cluster", "1=127.0.0.1:0", "--duplicates", "reported"},
+		{"demo", "--duplicates", "yes"},
 	} {
 		got := s.run(args...)
 		require.Equal(t, 1, got.code, "raftkv %q: %s", args, got.stderr)

@@ -121,9 +121,12 @@ func (s *shell) section() *section {
 }
 
 // startNode runs a cluster of one server, in a new folder.
-func startNode(t *testing.T) *kvservice.Node {
+func startNode(t *testing.T) *kvservice.Node { return startNodeWith(t, "") }
+
+func startNodeWith(t *testing.T, duplicates api.Duplicates) *kvservice.Node {
 	t.Helper()
 	n, err := kvservice.Start(kvservice.NodeConfig{
+		Duplicates:      duplicates,
 		ID:              1,
 		Data:            filepath.Join(t.TempDir(), "data"),
 		HTTPAddr:        "127.0.0.1:0",

@@ -20,6 +20,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"raftkv/api"
 	"raftkv/kvservice"
 	"raftkv/raft"
 	"raftkv/raft/server"
@@ -42,6 +43,7 @@ type serveFlags struct {
 	clusterName     string
 	nameGiven       bool
 	electionTimeout time.Duration
+	duplicates      string
 	logLevel        slog.Level
 	control         bool
 	pprof           string
@@ -89,6 +91,7 @@ raftkv member add takes it in. After its first start it asks nobody.`,
 	flags.StringVar(&f.join, "join", "", "the HTTP address of a server of the cluster to join, at the first start")
 	flags.StringVar(&f.clusterName, "cluster-name", defaultClusterName, "tells clusters with the same addresses apart")
 	flags.DurationVar(&f.electionTimeout, "election-timeout", defaultElectionTimeout, "the shortest time without a leader before an election")
+	flags.StringVar(&f.duplicates, "duplicates", "", duplicatesUsage)
 	flags.TextVar(&f.logLevel, "log-level", slog.LevelInfo, "what to log: debug (every request), info, warn or error")
 	flags.StringVar(&f.pprof, "pprof", "", "an address of loopback where go tool pprof may ask for profiles; empty for none")
 	flags.BoolVar(&f.control, "control", false, "take orders from standard input, and end with it")
@@ -115,6 +118,9 @@ func (f *serveFlags) config(ctx context.Context) (config kvservice.NodeConfig, h
 	if f.electionTimeout <= 0 {
 		return config, "", refused("--election-timeout %v leaves no time; give more than 0, 500ms being usual", f.electionTimeout)
 	}
+	if err := checkDuplicates(f.duplicates); err != nil {
+		return config, "", err
+	}
 	config = kvservice.NodeConfig{
 		ID:              raft.ServerID(f.id),
 		Data:            f.data,
@@ -122,6 +128,7 @@ func (f *serveFlags) config(ctx context.Context) (config kvservice.NodeConfig, h
 		RaftAddr:        f.raft,
 		ClusterName:     f.clusterName,
 		ElectionTimeout: f.electionTimeout,
+		Duplicates:      api.Duplicates(f.duplicates),
 	}
 	if f.cluster != "" {
 		if f.join != "" {
@@ -153,6 +160,17 @@ func (f *serveFlags) config(ctx context.Context) (config kvservice.NodeConfig, h
 	}
 	// Who the cluster began with stands there; who takes part now, in the log.
 	return config, "", nil
+}
+
+const duplicatesUsage = "how repeated requests are answered, in the whole cluster and for good: cached (with the first result; the default) or report"
+
+// checkDuplicates refuses what no cluster can be. "" is whatever the cluster is.
+func checkDuplicates(d string) error {
+	switch api.Duplicates(d) {
+	case "", api.DuplicatesCached, api.DuplicatesReport:
+		return nil
+	}
+	return refused("--duplicates %q is neither cached nor report; give one of them, or leave it out", d)
 }
 
 // memberList writes members as --cluster takes them.

@@ -146,6 +146,8 @@ func writeFailure(w kvclient.Write, err error) error {
 		return unknown("%s may or may not have been applied (%s); run `raftkv session resume` to find out, or `raftkv session drop` to give it up", describe(w), reason(open.Err))
 	case errors.As(err, &status) && status.Status == api.StatusConditionFailed:
 		return &failure{api.ExitNotSwapped, fmt.Sprintf("%s was not applied: %s; read it and decide again", describe(w), status.Message)}
+	case errors.As(err, &status) && status.Status == api.StatusDuplicateRequest:
+		return refused("%s was not applied: an earlier attempt was refused, and the cluster has not kept why; read the key and decide again", describe(w))
 	case errors.As(err, &status) && makesNoSense(status):
 		return refused("%s was not applied: %v; correct it", describe(w), status)
 	}
