@@ -88,7 +88,9 @@ func TestSystemReportMode(t *testing.T) {
 // Servers that begin a cluster with different flags do not go on beside each other:
 // the first leader decides, and those who were started with another flag stop.
 func TestSystemMixedFlags(t *testing.T) {
-	s := newSystemWith(t, func(s *system) { s.duplicates = map[raft.ServerID]api.Duplicates{1: api.DuplicatesReport, 3: api.DuplicatesCached} })
+	s := newSystemWith(t, func(s *system) {
+		s.duplicates = map[raft.ServerID]api.Duplicates{1: api.DuplicatesReport, 3: api.DuplicatesCached}
+	})
 	s.eventually("one of the two ends", func() bool { return isClosed(s.nodes[1].Done()) || isClosed(s.nodes[3].Done()) })
 	loses, has := raft.ServerID(1), api.DuplicatesCached
 	if isClosed(s.nodes[3].Done()) {
