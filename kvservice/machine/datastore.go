@@ -1,16 +1,12 @@
 package machine
 
-import (
-	"strings"
-
-	"github.com/tidwall/btree"
-)
+import "strings"
 
 // DataStore holds the keys and values. (The posts' DataStore. Theirs is a map
 // under a lock; this one is ordered and is copied in one step, so that a copy
 // can be read while writes go on.)
 type DataStore struct {
-	items *btree.Map[string, item]
+	items *items
 
 	// writes counts the writes that have changed something since the first entry
 	// of the log. It gives versions, so it never goes back.
@@ -24,22 +20,14 @@ type item struct {
 	version uint64
 }
 
-func newDataStore() DataStore { return DataStore{items: new(btree.Map[string, item])} }
+func newDataStore() DataStore { return DataStore{items: newItems()} }
 
 func (s *DataStore) clone() DataStore {
 	return DataStore{items: s.items.IsoCopy(), writes: s.writes}
 }
 
-// pack gives back the room that a store has which was filled in the order of its
-// keys. A node that overflows there is split into two that share its array: the
-// left one will not grow again, and keeps alive what stood in the other half. A
-// copy of a node has as much room as it needs.
-func (s *DataStore) pack() {
-	s.items = s.items.IsoCopy()
-	s.items.ScanMut(func(string, item) bool { return true })
-}
-
 // get returns what key holds; found is false, and the item zero, if it is absent.
+// Who keeps the value for long keeps a copy of it (see items.Get).
 func (s *DataStore) get(key string) (i item, found bool) { return s.items.Get(key) }
 
 // put sets key to value and returns the key's new version.
@@ -51,7 +39,7 @@ func (s *DataStore) put(key, value string) uint64 {
 
 // delete removes key. Removing an absent key changes nothing and does not count.
 func (s *DataStore) delete(key string) {
-	if _, found := s.items.Delete(key); found {
+	if s.items.Delete(key) {
 		s.writes++
 	}
 }

@@ -10,6 +10,7 @@
 //	encoding.go   the bytes of a command in the log
 //	machine.go    Machine, Apply and Settings
 //	datastore.go  DataStore: keys, values and versions
+//	items.go      the items in little memory; blocktree.go: the tree that they hang in
 //	sessions.go   which write is new (the posts' lastRequestIDPerClient)
 //	lifetime.go   when a session ends
 //	batch.go      several operations in one entry

@@ -278,6 +278,7 @@ func (in *snapshotReader) text() string {
 
 func (in *snapshotReader) store(s *DataStore) {
 	s.writes = in.number()
+	loader := newItemLoader()
 	last := ""
 	for n, count := uint64(0), in.number(); n < count && in.err == nil; n++ {
 		key := in.text()
@@ -288,10 +289,10 @@ func (in *snapshotReader) store(s *DataStore) {
 		if i.version == 0 || i.version > s.writes {
 			in.refuse("key %d of %d has version %d after %d writes", n+1, count, i.version, s.writes)
 		}
-		s.items.Load(key, i)
+		loader.add(key, i)
 		last = key
 	}
-	s.pack()
+	s.items = loader.done()
 }
 
 func (in *snapshotReader) sessions(m *Machine) {

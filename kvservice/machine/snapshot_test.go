@@ -572,8 +572,7 @@ func TestSnapshotIsTheSameEverywhere(t *testing.T) {
 	require.Equal(t, "ca42c8032891a2bfeca8094d3ad6374d502f044bba6f96a537ae240423cb382d", hex.EncodeToString(hash[:]))
 }
 
-// A value that is overwritten after a restore is let go, though the tree was
-// filled in the order of its keys (see DataStore.pack).
+// A value that is overwritten after a restore is let go.
 func TestRestoredStoreLetsGoOfOldValues(t *testing.T) {
 	before := heapBytes()
 	overwrite := func(m *Machine) {

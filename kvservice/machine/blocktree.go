@@ -1,0 +1,165 @@
+package machine
+
+import "slices"
+
+// blockTree is an ordered map from keys to blocks: a B+ tree, in which all blocks
+// stand in the lowest nodes. Two trees may share nodes. Each node has an owner,
+// and a tree changes only those nodes that have its own; of another it makes a
+// copy. So to copy the tree is to give both a new owner.
+type blockTree struct {
+	root  *node
+	owner *owner
+}
+
+// owner is told from others by its address, so it must have one: it is not empty.
+type owner struct{ _ byte }
+
+// node has either children or, at the bottom of the tree, blocks. keys[i] is the
+// lowest key in children[i], or that of blocks[i].
+// Invariant: every node but the root has a key. The root has one before all else.
+type node struct {
+	owner    *owner
+	keys     []string
+	children []*node
+	blocks   []block
+}
+
+// nodeWidth is how many keys a node may have.
+const nodeWidth = 64
+
+// newBlockTree returns a tree with an empty block under "". It is never removed,
+// so that each key has a block that is not behind it.
+func newBlockTree() blockTree {
+	o := new(owner)
+	return blockTree{&node{owner: o, keys: []string{""}, blocks: []block{""}}, o}
+}
+
+// clone returns an independent copy. Another goroutine may have it.
+func (t *blockTree) clone() blockTree {
+	t.owner = new(owner)
+	return blockTree{t.root, new(owner)}
+}
+
+// own returns n for t to change.
+func (t *blockTree) own(n *node) *node {
+	if n.owner == t.owner {
+		return n
+	}
+	return &node{t.owner, slices.Clone(n.keys), slices.Clone(n.children), slices.Clone(n.blocks)}
+}
+
+// index returns the last place whose key is not above key; -1 if there is none.
+func (n *node) index(key string) int {
+	i, found := slices.BinarySearch(n.keys, key)
+	if !found {
+		i--
+	}
+	return i
+}
+
+// floor returns the last block whose key is not above key.
+func (t *blockTree) floor(key string) (from string, b block) {
+	n := t.root
+	for n.children != nil {
+		n = n.children[n.index(key)]
+	}
+	i := n.index(key)
+	return n.keys[i], n.blocks[i]
+}
+
+// after returns the block behind the one under from; ok is false if that is the
+// last one.
+func (t *blockTree) after(from string) (next string, b block, ok bool) {
+	t.ascend(from, func(key string, found block) bool {
+		next, b, ok = key, found, key != from
+		return !ok
+	})
+	return next, b, ok
+}
+
+// ascend calls f for each block from the one under from on, until it returns
+// false.
+func (t *blockTree) ascend(from string, f func(key string, b block) bool) { t.root.ascend(from, f) }
+
+func (n *node) ascend(from string, f func(key string, b block) bool) bool {
+	for i := max(0, n.index(from)); i < len(n.keys); i++ {
+		if n.children != nil && !n.children[i].ascend(from, f) || n.children == nil && !f(n.keys[i], n.blocks[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// set puts b under key, in place of what is there.
+func (t *blockTree) set(key string, b block) {
+	root, right := t.setIn(t.root, key, b)
+	if right != nil {
+		root = &node{owner: t.owner, keys: []string{root.keys[0], right.keys[0]}, children: []*node{root, right}}
+	}
+	t.root = root
+}
+
+// setIn is set below a node. It returns the node that takes its place, and
+// another to stand behind that one if it became too wide.
+func (t *blockTree) setIn(n *node, key string, b block) (changed, right *node) {
+	n = t.own(n)
+	i := n.index(key)
+	if n.children == nil {
+		if n.keys[i] == key {
+			n.blocks[i] = b
+			return n, nil
+		}
+		n.keys = slices.Insert(n.keys, i+1, key)
+		n.blocks = slices.Insert(n.blocks, i+1, b)
+		return n, t.split(n)
+	}
+	n.children[i], right = t.setIn(n.children[i], key, b)
+	if right == nil {
+		return n, nil
+	}
+	n.keys = slices.Insert(n.keys, i+1, right.keys[0])
+	n.children = slices.Insert(n.children, i+1, right)
+	return n, t.split(n)
+}
+
+// split takes the second half from a node that is too wide; nil if it is not.
+func (t *blockTree) split(n *node) (right *node) {
+	if len(n.keys) <= nodeWidth {
+		return nil
+	}
+	half := len(n.keys) / 2
+	right = &node{owner: t.owner}
+	right.keys, n.keys = cut(n.keys, half)
+	if n.children != nil {
+		right.children, n.children = cut(n.children, half)
+	} else {
+		right.blocks, n.blocks = cut(n.blocks, half)
+	}
+	return right
+}
+
+// cut divides s at a place. The first part does not keep in memory what the
+// second one holds.
+func cut[T any](s []T, at int) (second, first []T) {
+	return slices.Clone(s[at:]), slices.Delete(s, at, len(s))
+}
+
+// remove removes the block under key, which must be there, and not be "". Nodes
+// are not made equally wide again: they go when they are empty.
+func (t *blockTree) remove(key string) { t.root = t.removeIn(t.root, key) }
+
+func (t *blockTree) removeIn(n *node, key string) *node {
+	n = t.own(n)
+	i := n.index(key)
+	if n.children == nil {
+		n.keys, n.blocks = slices.Delete(n.keys, i, i+1), slices.Delete(n.blocks, i, i+1)
+		return n
+	}
+	child := t.removeIn(n.children[i], key)
+	if len(child.keys) == 0 {
+		n.keys, n.children = slices.Delete(n.keys, i, i+1), slices.Delete(n.children, i, i+1)
+		return n
+	}
+	n.keys[i], n.children[i] = child.keys[0], child
+	return n
+}
