@@ -229,7 +229,15 @@ func (s *KVService) admit(w http.ResponseWriter, req *http.Request, v *visit, p 
 	if req.ContentLength > int64(s.limits.BodyBytes) {
 		return nil, tooLarge()
 	}
-	body, err := v.readBody(http.MaxBytesReader(w, req.Body, int64(s.limits.BodyBytes)), req.ContentLength)
+	in := http.MaxBytesReader(w, req.Body, int64(s.limits.BodyBytes))
+	body, err := v.readBody(in, req.ContentLength)
+	if errors.Is(err, errNoRoom) {
+		// The rest is read and dropped, which costs no memory. If the connection were
+		// closed on a client that is still sending, it might not get to see the answer.
+		if _, dropErr := io.Copy(io.Discard, in); dropErr != nil {
+			err = dropErr
+		}
+	}
 	switch {
 	case errors.As(err, new(*http.MaxBytesError)):
 		return nil, tooLarge()

@@ -20,6 +20,7 @@ import (
 
 	"raftkv/api"
 	"raftkv/raft"
+	"raftkv/raft/server"
 )
 
 // system is three nodes on loopback with files of their own.
@@ -32,11 +33,19 @@ type system struct {
 	ports   map[raft.ServerID]*net.TCPListener
 	client  *http.Client
 
-	trailing   int                              // NodeConfig.TrailingBytes
+	trailing int       // NodeConfig.TrailingBytes
+	files    server.FS // NodeConfig's
+	election time.Duration
+
 	duplicates map[raft.ServerID]api.Duplicates // NodeConfig.Duplicates
 }
 
-func newSystem(t *testing.T) *system { return newSystemWith(t, func(*system) {}) }
+func newSystem(t *testing.T) *system { return newSystemOn(t, nil, 0) }
+
+// newSystemOn is newSystem with files of another kind and an election timeout.
+func newSystemOn(t *testing.T, files server.FS, election time.Duration) *system {
+	return newSystemWith(t, func(s *system) { s.files, s.election = files, election })
+}
 
 // newSystemWith is newSystem with what prepare sets before the nodes start.
 func newSystemWith(t *testing.T, prepare func(s *system)) *system {
@@ -88,8 +97,10 @@ func (s *system) config(id raft.ServerID) NodeConfig {
 		Members:  s.members,
 		Logger:   slog.New(slog.NewTextHandler(s.logs[id], nil)),
 
-		TrailingBytes: s.trailing,
-		Duplicates:    s.duplicates[id],
+		TrailingBytes:   s.trailing,
+		ElectionTimeout: s.election,
+		files:           s.files,
+		Duplicates:      s.duplicates[id],
 	}
 }
 
