@@ -22,7 +22,8 @@ const nodes = 3
 type harness struct {
 	options  *options
 	scratch  string // on the disk that is measured; removed at the end
-	programs string // in it
+	programs string // stays: what has not changed is not linked again
+	raftkv   string
 	results  results
 }
 
@@ -42,41 +43,37 @@ func newHarness(o *options) (*harness, error) {
 	if err != nil {
 		return nil, err
 	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
 	scratch, err := os.MkdirTemp(data, "run-")
 	if err != nil {
 		return nil, err
 	}
-	h := &harness{options: o, scratch: scratch, programs: filepath.Join(scratch, "programs"), results: newResults(o)}
-	return h, os.Mkdir(h.programs, 0o755)
+	return &harness{options: o, scratch: scratch, programs: filepath.Join(filepath.Dir(self), "programs"), results: newResults(o)}, nil
 }
 
 func (h *harness) close() { os.RemoveAll(h.scratch) }
 
-// build makes the programs: those of this module, and raftkv.
-func (h *harness) build(ctx context.Context) error {
+// build makes the programs: those of this module, and raftkv if none was given.
+func (h *harness) build(ctx context.Context) (err error) {
 	h.say("building")
-	if err := goBuild(ctx, "-o", h.programs+"/", "./cmd/..."); err != nil {
+	if err := goBuild(ctx, ".", "-o", h.programs+"/", "./cmd/..."); err != nil {
 		return err
 	}
-	raftkv := filepath.Join(h.programs, "raftkv")
-	if h.options.raftkv == "" {
-		return goBuild(ctx, "-C", filepath.Join("..", ".."), "-o", raftkv, "./cmd/raftkv")
-	}
-	path, err := filepath.Abs(h.options.raftkv)
-	if err != nil {
+	if h.raftkv, err = filepath.Abs(h.options.raftkv); h.options.raftkv != "" {
 		return err
 	}
-	return os.Symlink(path, raftkv)
+	h.raftkv = filepath.Join(h.programs, "raftkv")
+	return goBuild(ctx, filepath.Join("..", ".."), "-o", h.raftkv, "./cmd/raftkv")
 }
 
-func goBuild(ctx context.Context, arguments ...string) error {
-	arguments = append([]string{"build"}, arguments...)
-	if arguments[1] == "-C" { // which go takes before everything else
-		arguments = append([]string{"build", "-C", arguments[2]}, arguments[3:]...)
-	}
-	out, err := exec.CommandContext(ctx, "go", arguments...).CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("go %s: %w\n%s", strings.Join(arguments, " "), err, out)
+func goBuild(ctx context.Context, dir string, arguments ...string) error {
+	c := exec.CommandContext(ctx, "go", append([]string{"build"}, arguments...)...)
+	c.Dir = dir
+	if out, err := c.CombinedOutput(); err != nil {
+		return fmt.Errorf("%v in %s: %w\n%s", c.Args, dir, err, out)
 	}
 	return nil
 }
@@ -109,7 +106,7 @@ func (h *harness) up(ctx context.Context, name string) (*cluster, error) {
 		return nil, err
 	}
 	up := &cluster{Contender: c, dir: dir, place: contender.Place{
-		Programs: h.programs, Peers: addresses[:nodes], Clients: addresses[nodes:],
+		Programs: h.programs, Raftkv: h.raftkv, Peers: addresses[:nodes], Clients: addresses[nodes:],
 	}}
 	var commands [][]string
 	for i := range nodes {

@@ -75,7 +75,7 @@ func main() {
 	flags.StringVar(&o.failover, "failover", "etcd-tuned,hashi-wal-tuned,raftkv-tuned", "whose leaders to kill")
 	flags.IntVar(&o.kills, "kills", 5, "how often each")
 	flags.DurationVar(&o.after, "after", 3*time.Second, "how long to watch after a kill")
-	flags.StringVar(&o.syncs, "syncs", "etcd,hashi-wal,raftkv,bound,bound-nosync", "whose syncs to watch; bound-nosync does none, and the check must say so")
+	flags.StringVar(&o.syncs, "syncs", "etcd,hashi-bolt,hashi-wal,dragon,raftkv,bound,bound-fast,bound-nosync", "whose syncs to watch; bound-nosync does none, and the check must say so")
 	flags.StringVar(&o.recovery, "recovery", "etcd,hashi-wal,raftkv", "whom to fill, measure and kill")
 	flags.IntVar(&o.million, "fill-keys", 1_000_000, "how many keys recovery fills in")
 	flags.StringVar(&o.fill, "fill", "put", "how: put, one request for each key, or batch, which is quicker but makes a hundredth of the log entries")

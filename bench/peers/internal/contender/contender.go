@@ -23,7 +23,8 @@ import (
 
 // Place is where a cluster of three runs.
 type Place struct {
-	Programs string   // the folder with the programs
+	Programs string   // the folder with the programs of this module
+	Raftkv   string   // the program raftkv
 	Dirs     []string // one data directory for each node; they exist
 	Peers    []string // the addresses of the nodes for each other
 	Clients  []string // and those for clients

@@ -42,7 +42,7 @@ func serve(p Place, i int) []string {
 		members = append(members, fmt.Sprintf("%d=%s", n+1, peer))
 	}
 	return []string{
-		filepath.Join(p.Programs, "raftkv"), "serve", "--id", strconv.Itoa(i + 1), "--data", filepath.Join(p.Dirs[i], "raftkv"),
+		p.Raftkv, "serve", "--id", strconv.Itoa(i + 1), "--data", filepath.Join(p.Dirs[i], "raftkv"),
 		"--http", p.Clients[i], "--raft", p.Peers[i], "--cluster", strings.Join(members, ","), "--log-level", "error",
 	}
 }
