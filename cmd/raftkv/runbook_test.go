@@ -131,9 +131,13 @@ func openTerminal(t *testing.T, endpoints string) *terminal {
 	// it knows when the last has gone.
 	alive, held, err := os.Pipe()
 	require.NoError(t, err)
-	cmd.ExtraFiles = []*os.File{held}
+	// And if the test itself is killed, this one ends, which somebody waits for.
+	watched, watch, err := os.Pipe()
+	require.NoError(t, err)
+	cmd.ExtraFiles = []*os.File{held, watched} // its descriptors 3 and 4
 	require.NoError(t, cmd.Start())
 	held.Close()
+	watched.Close()
 	term := &terminal{t, stdin, make(chan string)}
 	quit := make(chan struct{})
 	go func() {
@@ -154,11 +158,11 @@ func openTerminal(t *testing.T, endpoints string) *terminal {
 		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 		io.Copy(io.Discard, alive)
 		alive.Close()
+		watch.Close()
 		close(quit)
 		cmd.Wait()
 	})
-	// If the test itself is killed, the shell's input ends, and it takes all with it.
-	term.do("trap 'kill -9 0' EXIT")
+	term.do("( { cat; kill -9 0; } <&4 >/dev/null & )") // 0 is the group of all
 	return term
 }
 
