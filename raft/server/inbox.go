@@ -22,6 +22,7 @@ type waiting struct {
 	applied   raft.Index // 0 if nothing was applied since
 	events    []raft.Event
 	submits   []submit
+	bytes     int // of the commands of submits
 	questions []question
 	reads     []chan<- raft.Answer // each has room for the answer
 }
@@ -69,8 +70,20 @@ func (in *inbox) putMessages(messages []raft.Message, quit <-chan struct{}) {
 	}
 }
 
-// putSubmit reports whether there was room; so do putRead and putQuestion.
-func (in *inbox) putSubmit(s submit) bool { return put(in, &in.waiting.submits, s) }
+// putSubmit reports whether there was room; so do putRead and putQuestion. Bytes
+// count, too: while the disk hangs, clients may give up and send the next large
+// value, and what they have given up still waits here.
+func (in *inbox) putSubmit(s submit) bool {
+	in.mu.Lock()
+	full := len(in.waiting.submits) >= maxWaiting || in.waiting.bytes > 0 && in.waiting.bytes+len(s.command) > maxWaitingBytes
+	if !full {
+		in.waiting.submits = append(in.waiting.submits, s)
+		in.waiting.bytes += len(s.command)
+	}
+	in.mu.Unlock()
+	in.signal()
+	return !full
+}
 
 func (in *inbox) putRead(answer chan<- raft.Answer) bool { return put(in, &in.waiting.reads, answer) }
 

@@ -85,8 +85,12 @@ type Config struct {
 // it leaves open what becomes of the command.
 var ErrStopped = errors.New("raft server: stopped")
 
-// maxWaiting bounds the messages, and also the submits, that wait for the loop.
-const maxWaiting = 8192
+// These bound what waits for the loop: maxWaiting the messages, the submits, the
+// reads, each for itself, and maxWaitingBytes the commands of the submits.
+const (
+	maxWaiting      = 8192
+	maxWaitingBytes = 64 << 20
+)
 
 // Server runs one server of a cluster. Its methods may be called by any
 // goroutine.
@@ -273,9 +277,13 @@ func (s *Server) round() error {
 		s.step(&effects, q.event(s.remember(q.answer)))
 	}
 	if len(in.reads) > 0 {
-		requests := make([]raft.RequestID, len(in.reads))
-		for i := range in.reads {
-			requests[i] = s.remember(in.reads[i])
+		requests := make([]raft.RequestID, 0, len(in.reads))
+		for _, answer := range in.reads {
+			if len(s.asked) >= maxWaiting { // no majority answers, or not soon
+				answer <- raft.Answer{Err: raft.ErrBusy}
+				continue
+			}
+			requests = append(requests, s.remember(answer))
 		}
 		s.step(&effects, raft.Read{Requests: requests})
 	}

@@ -338,6 +338,59 @@ func TestTimerThatFiredBehindAHangingDiskIsIgnored(t *testing.T) {
 	})
 }
 
+// Clients that give up while the disk hangs, and come again, do not fill the
+// memory: what they have given up still waits for the loop, and counts.
+func TestGivenUpSubmitsAreBoundedInBytes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := &slowStorage{}
+		c := newCluster(t, disk)
+		lead := c.leader()
+		pass(time.Second)
+		release := make(chan struct{})
+		disk.mu.Lock()
+		disk.hold = release
+		disk.mu.Unlock()
+		_, _, err := c.nodes[lead].Submit(t.Context(), []byte("being stored"))
+		require.NoError(t, err)
+		large := make([]byte, 1<<20)
+		for range maxWaitingBytes / len(large) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			_, _, err = c.nodes[lead].Submit(ctx, large)
+			cancel()
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+		}
+		_, _, err = c.nodes[lead].Submit(t.Context(), large)
+		require.ErrorIs(t, err, raft.ErrBusy)
+		disk.mu.Lock()
+		disk.hold = nil
+		disk.mu.Unlock()
+		close(release)
+		pass(time.Second)
+		_, _, err = c.nodes[lead].Submit(t.Context(), large)
+		require.NoError(t, err)
+	})
+}
+
+// The same for reads that no majority confirms. The leader resigns soon, and until
+// then it takes so many.
+func TestGivenUpReadsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, mapStores(3)...)
+		lead := c.leader()
+		pass(time.Second)
+		c.cutBoth(lead, lead%3+1, (lead+1)%3+1)
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		for range maxWaiting {
+			_, err := c.nodes[lead].ReadIndex(gone)
+			require.ErrorIs(t, err, context.Canceled)
+		}
+		synctest.Wait()
+		_, err := c.nodes[lead].ReadIndex(t.Context())
+		require.ErrorIs(t, err, raft.ErrBusy)
+	})
+}
+
 // A leader's disk hangs: it sends no heartbeats, and another takes over.
 func TestLeaderWithAHangingDiskIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
