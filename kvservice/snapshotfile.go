@@ -4,9 +4,11 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
+	"fmt"
 	"hash"
 	"hash/crc32"
 	"io"
+	"strings"
 
 	"github.com/go-json-experiment/json"
 
@@ -19,8 +21,12 @@ import (
 // name in a data directory (raft/storage) hold the same bytes behind a header of
 // their own: there the store's identity tells where they are from.
 
-// snapshotFormat begins the header, so that `head -c 30` tells what a file is.
-const snapshotFormat = "raftkv-snapshot-1"
+// snapshotFormat begins the header, so that `head -c 30` tells what a file is. The
+// name stays in every format, and the number grows.
+const (
+	snapshotFormatName = "raftkv-snapshot-"
+	snapshotFormat     = snapshotFormatName + "1"
+)
 
 const maxSnapshotHeader = 1 << 20 // bytes; a configuration of thousands fits
 
@@ -87,7 +93,10 @@ func ReadSnapshotFile(r io.Reader) (h SnapshotHeader, body io.Reader, err error)
 			return h, nil, ErrNoSnapshotFile
 		}
 	}
-	if json.Unmarshal(line, &h) != nil || h.Format != snapshotFormat {
+	switch err := json.Unmarshal(line, &h); {
+	case err == nil && h.Format != snapshotFormat && strings.HasPrefix(h.Format, snapshotFormatName):
+		return h, nil, fmt.Errorf("%w: its format is %.40q and this program knows %q; use a newer raftkv", ErrNoSnapshotFile, h.Format, snapshotFormat)
+	case err != nil || h.Format != snapshotFormat:
 		return h, nil, ErrNoSnapshotFile
 	}
 	return h, &snapshotBody{in: in, left: h.Bytes, want: h.CRC32C, sum: crc32.New(castagnoli)}, nil

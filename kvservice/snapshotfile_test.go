@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"hash/crc32"
 	"io"
+	"os"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -11,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"raftkv/api"
+	"raftkv/kvservice/machine"
 )
 
 func snapshotFile(t *testing.T, body string) (SnapshotHeader, []byte) {
@@ -39,6 +41,23 @@ func TestSnapshotFileComesBack(t *testing.T) {
 	}
 }
 
+// The bytes of format 1. People keep such files, so what they hold must stay
+// readable, whatever is added later.
+func TestGoldenSnapshotFile(t *testing.T) {
+	want, err := os.ReadFile("testdata/snapshotfile-1")
+	require.NoError(t, err)
+	state, err := os.ReadFile("machine/testdata/snapshot-2.bin")
+	require.NoError(t, err)
+	_, file := snapshotFile(t, string(state))
+	require.Equal(t, string(want), string(file))
+	h, body, err := ReadSnapshotFile(bytes.NewReader(want))
+	require.NoError(t, err)
+	require.Equal(t, "raftkv", h.ClusterName)
+	m, err := machine.ReadSnapshot(body)
+	require.NoError(t, err)
+	require.Equal(t, 4, m.Keys())
+}
+
 // Wherever a file is cut, and whichever byte of the snapshot is changed, it is
 // not taken for a whole one.
 func TestSnapshotFileDamaged(t *testing.T) {
@@ -63,6 +82,8 @@ func TestSnapshotFileDamaged(t *testing.T) {
 		require.ErrorIs(t, read(file[:n]), want, "cut at %d", n)
 	}
 	require.ErrorIs(t, read(append(bytes.Clone(file), 'x')), ErrDamagedSnapshotFile)
-	require.ErrorIs(t, read(bytes.Replace(file, []byte("snapshot-1"), []byte("snapshot-2"), 1)), ErrNoSnapshotFile)
+	newer := read(bytes.Replace(file, []byte("snapshot-1"), []byte("snapshot-2"), 1))
+	require.ErrorIs(t, newer, ErrNoSnapshotFile)
+	require.ErrorContains(t, newer, `its format is "raftkv-snapshot-2" and this program knows "raftkv-snapshot-1"; use a newer raftkv`)
 	require.ErrorIs(t, read(make([]byte, 200<<10)), ErrNoSnapshotFile)
 }

@@ -408,6 +408,37 @@ func TestDamagedSessionFile(t *testing.T) {
 	require.Zero(t, g.count(""))
 }
 
+// The session file of format 1, with a pending write of every kind. A write may be
+// pending in it while raftkv is replaced, so a newer program must read it; and what
+// is written today is the same.
+func TestGoldenSessionFile(t *testing.T) {
+	golden, err := os.ReadFile("testdata/session-1.json")
+	require.NoError(t, err)
+	got, err := parseSections(golden)
+	require.NoError(t, err)
+	require.Len(t, got, 6)
+	require.Nil(t, got["0000000000000001"].Pending)
+	require.Equal(t, kvclient.Write{Op: kvclient.OpPut, Key: "k", Value: "\x00\xff"}, *got["0000000000000002"].Pending)
+	require.Equal(t, kvclient.Write{Op: kvclient.OpAppend, Key: "k", Value: "v", IfVersion: new(uint64(0))}, *got["0000000000000003"].Pending)
+	require.Equal(t, kvclient.Write{Op: kvclient.OpCAS, Key: "k", CompareValue: "old", Value: "new"}, *got["0000000000000004"].Pending)
+	require.Equal(t, kvclient.Write{Op: kvclient.OpCAS, Key: "k", ExpectAbsent: true, Value: "new"}, *got["0000000000000005"].Pending)
+	require.Equal(t, kvclient.Write{Op: kvclient.OpDelete, Key: "k"}, *got["0000000000000006"].Pending)
+	today, err := got.bytes()
+	require.NoError(t, err)
+	require.Equal(t, string(golden), string(today)+"\n")
+}
+
+// One of a newer format is not damaged, and nobody should move it away: a write may
+// be pending in it.
+func TestNewerSessionFile(t *testing.T) {
+	t.Parallel()
+	s := newShell(t, "127.0.0.1:1")
+	require.NoError(t, os.WriteFile(s.path(defaultSessionFile), []byte(`{"Format": 2, "Clusters": [], "More": 1}`), 0o600))
+	got := s.run("put", "k", "v")
+	require.Equal(t, 1, got.code)
+	require.Equal(t, "raftkv: cannot use the session file .raftkv-session: a newer raftkv has written it: its format is 2 and this program knows 1; use that raftkv, or another file with --session\n", got.stderr)
+}
+
 // Writes may be pending for two clusters; drop must be told which is meant, and
 // resume goes to the cluster that is asked.
 func TestPendingForTwoClusters(t *testing.T) {

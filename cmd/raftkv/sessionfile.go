@@ -18,8 +18,12 @@ import (
 	"raftkv/kvclient"
 )
 
-// sessionFormat is the version of the session file.
+// sessionFormat is the version of the session file. The field Format stays in every
+// version, so that an older program can say what it has found.
 const sessionFormat = 1
+
+// errNewerSession reports a session file of a newer program.
+var errNewerSession = errors.New("a newer raftkv has written it")
 
 // lockRetry is how often a waiting process looks whether the lock is free.
 const lockRetry = 10 * time.Millisecond
@@ -52,6 +56,9 @@ func parseSections(data []byte) (sections, error) {
 	var head struct{ Format int }
 	if err := json.Unmarshal(data, &head); err != nil {
 		return nil, err
+	}
+	if head.Format > sessionFormat {
+		return nil, fmt.Errorf("%w: its format is %d and this program knows %d", errNewerSession, head.Format, sessionFormat)
 	}
 	if head.Format != sessionFormat {
 		return nil, fmt.Errorf("its format is %d and this program knows %d", head.Format, sessionFormat)
@@ -109,6 +116,9 @@ func readSections(path string) (sections, error) {
 		return nil, refused("cannot read the session file: %v; use another with --session", err)
 	}
 	s, err := parseSections(data)
+	if errors.Is(err, errNewerSession) {
+		return nil, refused("cannot use the session file %s: %v; use that raftkv, or another file with --session", path, err)
+	}
 	if err != nil {
 		return nil, refused("the session file %s is damaged: %v; move it away (a pending write in it is then given up)", path, err)
 	}
