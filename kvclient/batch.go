@@ -48,7 +48,7 @@ func (c *KVClient) batchOnce(ctx context.Context, writes []Write, results []Batc
 	s, err := c.currentSession(ctx)
 	var ids []Identity
 	if err == nil {
-		ids, err = s.openSome(ctx, fitting(writes))
+		ids, err = s.openSome(ctx, fitting(len(writes), func(i int) Write { return writes[i] }))
 	}
 	if err != nil {
 		for i, w := range writes {
@@ -69,57 +69,70 @@ func (c *KVClient) batchOnce(ctx context.Context, writes []Write, results []Batc
 	return len(ids)
 }
 
-// fitting returns how many of the writes fit into one batch; at least 1.
-func fitting(writes []Write) int {
-	n, size := 0, 0
-	for n < min(len(writes), api.MaxBatchOperations) {
-		w := writes[n]
+// fitting returns how many of n writes fit into one batch, from the first on; at
+// least 1 if n is. What a server would refuse goes alone, because it refuses the
+// whole batch.
+func fitting(n int, write func(i int) Write) int {
+	size := 0
+	for i := range min(n, api.MaxBatchOperations) {
+		w := write(i)
 		size += len(w.Key) + len(w.Value) + len(w.CompareValue)
-		if n > 0 && size > maxBatchBytes {
-			break
+		if i > 0 && (size > maxBatchBytes || w.isOdd()) {
+			return i
 		}
-		n++
+		if w.isOdd() {
+			return 1
+		}
 	}
-	return n
+	return min(n, api.MaxBatchOperations)
+}
+
+// isOdd reports that w makes no sense, or is larger than what a server takes by default.
+func (w Write) isOdd() bool {
+	most := api.Limits{}.WithDefaults()
+	return w.check() != nil || w.Key == "" || len(w.Key) > most.KeyBytes || max(len(w.Value), len(w.CompareValue)) > most.ValueBytes
+}
+
+// batchOperation returns one operation of many writes.
+func batchOperation(writes []operation) operation {
+	body := []byte(`{"Operations":[`)
+	for i, w := range writes {
+		if i > 0 {
+			body = append(body, ',')
+		}
+		body = append(body, `{"`+api.BatchName(w.path)+`":`...)
+		body = append(body, w.body...)
+		body = append(body, '}')
+	}
+	return operation{
+		method: http.MethodPost,
+		path:   api.PathBatch,
+		body:   append(body, `]}`...),
+		answer: func() api.Response { return new(api.BatchResponse) },
+	}
 }
 
 // sendBatch sends the writes together. Those whose answer is not final are sent
 // again alone, under the same identity; and all of them, if the batch as a whole
-// was refused: one of them may make no sense, or be too large.
+// was refused.
 func (c *KVClient) sendBatch(ctx context.Context, ids []Identity, writes []Write, results []BatchResult) {
-	var request struct{ Operations []map[string]jsontext.Value }
-	operations := make([]operation, len(writes))
-	var err error
-	for i, w := range writes {
-		op, wrong := w.operation(ids[i])
-		if wrong != nil {
-			err = wrong // send will tell whom it concerns
-		}
-		operations[i] = op
-		request.Operations = append(request.Operations, map[string]jsontext.Value{api.BatchName(op.path): op.body})
-	}
 	var call numbering.Call
-	answer := &api.BatchResponse{}
-	var body []byte
-	if err == nil {
-		body, err = api.Encode(&request)
+	if len(writes) == 1 {
+		results[0].WriteResult, results[0].Err = c.send(ctx, ids[0], writes[0], &call)
+		return
 	}
-	if err == nil {
-		var r api.Response
-		r, err = c.run(ctx, operation{
-			method: http.MethodPost,
-			path:   api.PathBatch,
-			body:   body,
-			answer: func() api.Response { return new(api.BatchResponse) },
-		}, &call)
-		if err == nil {
-			answer = r.(*api.BatchResponse)
-		}
+	operations := make([]operation, len(writes))
+	for i, w := range writes {
+		operations[i], _ = w.operation(ids[i]) // there is no error, or it would travel alone
+	}
+	var parts []jsontext.Value
+	if answer, err := c.run(ctx, batchOperation(operations), &call); err == nil {
+		parts = answer.(*api.BatchResponse).Results
 	}
 	for i, w := range writes {
 		one := call.Operation()
-		if i < len(answer.Results) {
-			a := operationResult(operations[i], answer.Results[i])
+		if i < len(parts) {
+			a := operationResult(operations[i], parts[i])
 			one.Add(a.outcome)
 			if a.final() {
 				results[i].WriteResult, results[i].Err = w.conclude(ids[i], a.answer, a.err, &one)

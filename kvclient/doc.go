@@ -2,7 +2,8 @@
 // numbers the writes, retries them safely and says honestly how they ended.
 //
 // One [KVClient] serves any number of goroutines, and sharing one is the fast
-// way to use the store. Every write has an identity, (ClientID, RequestID), that
+// way to use the store: writes that are made at the same time travel together.
+// Every write has an identity, (ClientID, RequestID), that
 // all its attempts repeat; the cluster carries out one of them and answers the
 // others with its result. So a write ends in one of three ways:
 //
@@ -15,7 +16,8 @@
 //
 //	kvclient.go    KVClient and its operations
 //	write.go       a write and its identity, for callers who keep identities themselves
-//	batch.go       many writes together
+//	batch.go       many writes together, by one call
+//	coalesce.go    many calls together, by themselves
 //	scan.go        many keys at once
 //	admin.go       members, leadership and snapshots, for those who run the cluster
 //	hash.go        whether the servers have the same state

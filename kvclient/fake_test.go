@@ -46,8 +46,14 @@ func newFakeCluster() *fakeCluster {
 func (f *fakeCluster) serve(path string, body []byte) api.Response {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	return f.serveLocked(path, body)
+}
+
+func (f *fakeCluster) serveLocked(path string, body []byte) api.Response {
 	f.requests[path]++
 	switch path {
+	case api.PathBatch:
+		return f.batch(body)
 	case api.PathStatus:
 		return &api.StatusResponse{RespStatus: api.StatusOK, Outcome: api.OutcomeApplied, Cluster: "00000000000000c1", ID: 1}
 	case api.PathSession:
@@ -87,6 +93,26 @@ func (f *fakeCluster) serve(path string, body []byte) api.Response {
 			nil)
 	}
 	return api.Refuse(api.StatusNotFound, "no such path")
+}
+
+// batch carries out a batch, operation by operation.
+func (f *fakeCluster) batch(body []byte) api.Response {
+	var r api.BatchRequest
+	err := api.Decode(body, &r)
+	if err == nil {
+		err = r.Validate(api.Limits{})
+	}
+	if err != nil {
+		return api.Refuse(api.StatusBadRequest, err.Error())
+	}
+	answer := &api.BatchResponse{RespStatus: api.StatusOK, Outcome: api.OutcomeApplied}
+	for _, o := range r.Operations {
+		path := map[string]string{"*api.PutRequest": api.PathPut, "*api.AppendRequest": api.PathAppend, "*api.CASRequest": api.PathCAS, "*api.DeleteRequest": api.PathDelete}[fmt.Sprintf("%T", o.Request)]
+		data, _ := api.Encode(o.Request)
+		result, _ := api.Encode(f.serveLocked(path, data))
+		answer.Results = append(answer.Results, result)
+	}
+	return answer
 }
 
 // write applies a write by the rules of the session table. A nil change deletes.

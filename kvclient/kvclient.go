@@ -31,8 +31,8 @@ type KVClient struct {
 
 	registering chan struct{} // holds a token while a goroutine registers
 
-	life context.Context // ends when Close is called
-	end  context.CancelFunc
+	life context.Context // ends when Close is called, with ErrClosed
+	end  context.CancelCauseFunc
 
 	mu      sync.Mutex
 	closed  bool
@@ -69,7 +69,7 @@ func New(serviceAddrs []string) *KVClient {
 	}
 	c.members.endpoints = c.seeds
 	c.try = c.exchange
-	c.life, c.end = context.WithCancel(context.Background())
+	c.life, c.end = context.WithCancelCause(context.Background())
 	return c
 }
 
@@ -83,7 +83,7 @@ func (c *KVClient) Close() error {
 	c.mu.Lock()
 	c.closed = true
 	c.mu.Unlock()
-	c.end()
+	c.end(ErrClosed)
 	c.calls.Wait()
 	c.closeSession()
 	c.http.CloseIdleConnections()
@@ -270,24 +270,6 @@ func (c *KVClient) write(ctx context.Context, w Write) (WriteResult, error) {
 		result, _, err = c.writeOnce(ctx, w)
 	}
 	return result, err
-}
-
-// writeOnce carries out a write under one identity, and returns the session it
-// was of.
-func (c *KVClient) writeOnce(ctx context.Context, w Write) (WriteResult, *session, error) {
-	s, err := c.currentSession(ctx)
-	if err != nil {
-		return WriteResult{}, nil, fmt.Errorf("kvclient: %s not sent: %w", w.Op, err)
-	}
-	id, err := s.open(ctx)
-	if err != nil {
-		return WriteResult{}, s, fmt.Errorf("kvclient: %s not sent: %w", w.Op, err)
-	}
-	defer s.settle(id.RequestID)
-	var call numbering.Call
-	result, err := c.send(ctx, id, w, &call)
-	s.noteEnd(err)
-	return result, s, err
 }
 
 // sessionExpired reports whether err says that every attempt of a write was

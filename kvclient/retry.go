@@ -27,6 +27,16 @@ const (
 // attempt would only repeat, or ctx ends. It adds each attempt's outcome to
 // call. The answer is nil exactly if there is an error.
 func (c *KVClient) run(ctx context.Context, op operation, call *numbering.Call) (api.Response, error) {
+	return c.repeat(ctx, op.once, func(ctx context.Context, endpoint string) attempt {
+		a := c.try(ctx, endpoint, op)
+		call.Add(a.outcome)
+		return a
+	})
+}
+
+// repeat is run for attempts that try makes. With once the first that is unknown
+// is the last.
+func (c *KVClient) repeat(ctx context.Context, once bool, try func(ctx context.Context, endpoint string) attempt) (api.Response, error) {
 	if len(c.seeds) == 0 {
 		return nil, ErrNoEndpoints
 	}
@@ -48,14 +58,13 @@ func (c *KVClient) run(ctx context.Context, op operation, call *numbering.Call) 
 			continue
 		}
 		attemptCtx, cancel := context.WithTimeout(ctx, patience)
-		a := c.try(attemptCtx, endpoint, op)
+		a := try(attemptCtx, endpoint)
 		if attemptCtx.Err() != nil {
 			patience = min(2*patience, maxPatience)
 		}
 		cancel()
-		call.Add(a.outcome)
 		c.learn(endpoint, a)
-		if a.final() || op.once && a.outcome == api.OutcomeUnknown {
+		if a.final() || once && a.outcome == api.OutcomeUnknown {
 			if a.err != nil {
 				return nil, a.err
 			}

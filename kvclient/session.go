@@ -20,14 +20,14 @@ type session struct {
 	numbers numbering.Numbers
 	settled chan struct{} // closed, and replaced, when a number is settled
 	unknown bool          // a write has ended so that its caller may want to resume it
+	line    line          // who waits for a trip
 }
 
 // open allots the identity of a new write. It waits while the window is full.
 func (s *session) open(ctx context.Context) (Identity, error) {
 	for {
 		s.mu.Lock()
-		requestID, ok := s.numbers.Next()
-		id := Identity{ClientID: s.clientID, RequestID: requestID, AckedThrough: s.numbers.AckedThrough()}
+		id, ok := s.next()
 		settled := s.settled
 		s.mu.Unlock()
 		if ok {
@@ -53,19 +53,30 @@ func (s *session) openSome(ctx context.Context, n int) ([]Identity, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for len(ids) < n {
-		requestID, ok := s.numbers.Next()
+		id, ok := s.next()
 		if !ok {
 			break
 		}
-		ids = append(ids, Identity{ClientID: s.clientID, RequestID: requestID, AckedThrough: s.numbers.AckedThrough()})
+		ids = append(ids, id)
 	}
 	return ids, nil
+}
+
+// next allots an identity; ok is false if the window is full. The caller holds
+// the lock.
+func (s *session) next() (id Identity, ok bool) {
+	requestID, ok := s.numbers.Next()
+	return Identity{ClientID: s.clientID, RequestID: requestID, AckedThrough: s.numbers.AckedThrough()}, ok
 }
 
 // settle notes that the call with this number has ended, however it did.
 func (s *session) settle(requestID uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.settleLocked(requestID)
+}
+
+func (s *session) settleLocked(requestID uint64) {
 	s.numbers.Settle(requestID)
 	close(s.settled)
 	s.settled = make(chan struct{})

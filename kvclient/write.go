@@ -160,9 +160,7 @@ func (c *KVClient) Resume(ctx context.Context, id Identity, w Write) (WriteResul
 func (c *KVClient) send(ctx context.Context, id Identity, w Write, call *numbering.Call) (WriteResult, error) {
 	op, err := w.operation(id)
 	var answer api.Response
-	if err != nil {
-		err = &StatusError{api.StatusBadRequest, api.OutcomeNotApplied, err.Error()}
-	} else {
+	if err == nil {
 		answer, err = c.run(ctx, op, call)
 	}
 	return w.conclude(id, answer, err, call)
@@ -179,11 +177,35 @@ func (w Write) conclude(id Identity, answer api.Response, err error, call *numbe
 	return WriteResult{}, fmt.Errorf("kvclient: %s not applied: %w", w.Op, err)
 }
 
-// operation returns what to send for w. The error is one of a key that is
-// no text, or of an Op or a condition that does not exist.
+// check refuses what cannot be sent: a key that is no text, or an Op or a
+// condition that does not exist.
+func (w Write) check() error {
+	text := ""
+	switch w.Op {
+	case OpPut, OpAppend, OpDelete:
+		if w.ExpectAbsent {
+			text = fmt.Sprintf("a %s has no such condition", w.Op)
+		}
+	case OpCAS:
+		if w.IfVersion != nil {
+			text = fmt.Sprintf("a %s has no such condition", w.Op)
+		}
+	default:
+		text = fmt.Sprintf("there is no write %q", w.Op)
+	}
+	if !utf8.ValidString(w.Key) {
+		text = fmt.Sprintf("the key %q is not valid UTF-8, which JSON cannot carry", w.Key)
+	}
+	if text == "" {
+		return nil
+	}
+	return &StatusError{api.StatusBadRequest, api.OutcomeNotApplied, text}
+}
+
+// operation returns what to send for w, or the error of check.
 func (w Write) operation(id Identity) (operation, error) {
-	if w.Op == OpCAS && w.IfVersion != nil || w.Op != OpCAS && w.ExpectAbsent {
-		return operation{}, fmt.Errorf("a %s has no such condition", w.Op)
+	if err := w.check(); err != nil {
+		return operation{}, err
 	}
 	op := operation{method: http.MethodPost, once: id.ClientID == ""}
 	var acked *uint64
@@ -211,12 +233,13 @@ func (w Write) operation(id Identity) (operation, error) {
 		op.path = api.PathDelete
 		op.answer = func() api.Response { return new(api.DeleteResponse) }
 		request = &api.DeleteRequest{Key: w.Key, ClientID: id.ClientID, RequestID: id.RequestID, AckedThrough: acked, IfVersion: w.IfVersion}
-	default:
-		return operation{}, fmt.Errorf("there is no write %q", w.Op)
 	}
-	var err error
-	op.body, err = api.Encode(request)
-	return op, err
+	body, err := api.Encode(request)
+	if err != nil {
+		return operation{}, &StatusError{api.StatusBadRequest, api.OutcomeNotApplied, err.Error()}
+	}
+	op.body = body
+	return op, nil
 }
 
 // result reads the answer of a write that was carried out, now or earlier.

@@ -32,12 +32,15 @@ type Numbers struct {
 // Next allots a new number. ok is false if the window is full: an old number
 // must be settled first.
 func (n *Numbers) Next() (requestID uint64, ok bool) {
-	if n.last == n.ackedThrough+Window {
+	if n.Room() == 0 {
 		return 0, false
 	}
 	n.last++
 	return n.last, true
 }
+
+// Room returns how many numbers Next would allot now.
+func (n *Numbers) Room() int { return int(n.ackedThrough + Window - n.last) }
 
 // Settle notes that nobody waits for requestID any more: its caller has had the
 // answer, or was told that the outcome is unknown. It panics if requestID was
