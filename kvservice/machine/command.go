@@ -102,7 +102,8 @@ func (c Command) Identity() Identity {
 }
 
 func (c Command) fingerprint() Fingerprint {
-	b := c.appendOperation(nil)
+	var room [512]byte // on the stack: nearly every operation fits
+	b := c.appendOperation(room[:0])
 	if c.conditional() {
 		b = c.appendCondition(b)
 	}

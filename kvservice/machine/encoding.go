@@ -240,19 +240,20 @@ func (r *reader) operation(c *Command, version byte) {
 
 func (r *reader) operations(c *Command, version byte) {
 	count := r.number()
-	if count > MaxBatchOperations {
+	if count > MaxBatchOperations || count > uint64(len(r.b)) {
 		r.bad = true
+		return
 	}
-	for n := uint64(0); n < count && !r.bad; n++ {
-		var o Command
-		r.request(&o)
+	c.Operations = make([]Command, count)
+	for i := range c.Operations {
+		o := &c.Operations[i]
+		r.request(o)
 		o.Kind = Kind(r.byte())
 		if o.Kind == KindBatch {
 			r.bad = true // a batch of batches of batches would never end
 			return
 		}
-		r.operation(&o, version)
-		c.Operations = append(c.Operations, o)
+		r.operation(o, version)
 	}
 }
 
