@@ -57,6 +57,12 @@ func (n *node) index(key string) int {
 	return i
 }
 
+// below returns the last place whose key is below key; -1 if there is none.
+func (n *node) below(key string) int {
+	i, _ := slices.BinarySearch(n.keys, key)
+	return i - 1
+}
+
 // floor returns the last block whose key is not above key.
 func (t *blockTree) floor(key string) (from string, b block) {
 	n := t.root
@@ -75,6 +81,16 @@ func (t *blockTree) after(from string) (next string, b block, ok bool) {
 		return !ok
 	})
 	return next, b, ok
+}
+
+// before returns the block before the one under from, which must not be "".
+func (t *blockTree) before(from string) (previous string, b block) {
+	n := t.root
+	for n.children != nil {
+		n = n.children[n.below(from)]
+	}
+	i := n.below(from)
+	return n.keys[i], n.blocks[i]
 }
 
 // ascend calls f for each block from the one under from on, until it returns

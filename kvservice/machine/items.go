@@ -85,7 +85,8 @@ func (t *items) split(from string, before, item, after block) {
 	}
 }
 
-// Delete removes key and reports whether it was there.
+// Delete removes key and reports whether it was there. If what is left of the
+// block is short, its neighbour takes it in.
 func (t *items) Delete(key string) (found bool) {
 	from, b := t.blocks.floor(key)
 	start, end, _, found := b.find(key)
@@ -94,16 +95,17 @@ func (t *items) Delete(key string) (found bool) {
 	}
 	t.count--
 	rest := block(strings.Clone(string(b[:start] + b[end:])))
-	next, following, ok := t.blocks.after(from)
-	switch {
-	case ok && len(rest)+len(following) <= blockBytes/2:
+	if next, following, ok := t.blocks.after(from); ok && len(rest)+len(following) <= blockBytes/2 {
 		t.blocks.remove(next)
-		t.blocks.set(from, rest+following)
-	case rest == "" && from != "":
-		t.blocks.remove(from)
-	default:
-		t.blocks.set(from, rest)
+		rest += following
 	}
+	if from != "" {
+		if previous, b := t.blocks.before(from); rest == "" || len(b)+len(rest) <= blockBytes/2 {
+			t.blocks.remove(from)
+			from, rest = previous, b+rest
+		}
+	}
+	t.blocks.set(from, rest)
 	return true
 }
 

@@ -159,6 +159,12 @@ func TestItemsTakeLittleMoreThanTheirBytes(t *testing.T) {
 			}
 		}
 		require.Less(t, heapBytes()-before, uint64(count/20*(16+100)*2), "%s, one of twenty left", name)
+		blocks := 0
+		m.blocks.ascend("", func(string, block) bool {
+			blocks++
+			return true
+		})
+		require.Less(t, blocks, count/20/4, "%s: what is left stands together", name)
 		runtime.KeepAlive(m)
 	}
 }
