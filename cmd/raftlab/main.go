@@ -6,6 +6,7 @@
 //	raftlab shrink --seed 17      the few faults with which it still fails
 //	raftlab scenario run          stories about messages, each a test of a rule
 //	raftlab hash --seeds 20       what each did, as a number, to compare machines
+//	raftlab days                  three days of sessions that are kept for one
 //	raftlab play part3            a part of the tutorial, step by step
 //	raftlab zoo run               famous bugs, and whether the tests catch them
 //	raftlab search                every state that a small cluster can reach
@@ -47,7 +48,7 @@ func newCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newChaos(), newReplay(), newShrink(), newScenario(), newHash(), newPlay(), newZoo(), newSearch(), newSkeleton(), newCheck(), newHint(), newGrade(), newMutants(), newConfined())
+	root.AddCommand(newChaos(), newReplay(), newShrink(), newScenario(), newHash(), newDays(), newPlay(), newZoo(), newSearch(), newSkeleton(), newCheck(), newHint(), newGrade(), newMutants(), newConfined())
 	return root
 }
 

@@ -74,6 +74,8 @@ type clientCall struct {
 
 	places  []spot     // under which it may stand in the log
 	settled raft.Index // of the entry that has answered it
+
+	told func(machine.Result) // who wants to know what the log answers, instead of the client
 }
 
 // once reports whether the call may not be repeated after an unknown attempt.
@@ -474,6 +476,11 @@ func (s *simulation) answered(r *request, a answer) {
 func (s *simulation) answeredCall(r *request, call *clientCall, result machine.Result, a answer) {
 	s.attempted(call, result.Outcome)
 	call.refused = result.Status == api.StatusConditionFailed
+	if call.told != nil && a.index != 0 {
+		call.ended = true
+		call.told(result)
+		return
+	}
 	switch result.Status {
 	case api.StatusOK, api.StatusDuplicateRequest:
 		if call.level == byLog {

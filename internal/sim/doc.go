@@ -35,6 +35,7 @@
 //	book.go      who has a session: the promises of docs/sessions.md, done slowly
 //	settle.go    everything is healed, and must work
 //	verdict.go   what is checked when the run is over
+//	day.go       three days of sessions that are kept for one, as a play
 //	observe.go   the run as lines of a trace file
 //	coverage.go  which interesting things happened
 //	swarm.go     many seeds in a go test

@@ -172,11 +172,16 @@ func RunSeed(config Config, seed uint64) (report Report) {
 }
 
 func newSimulation(config Config, seed uint64) *simulation {
+	return planned(config, seed, drawPlan(config.Profile, seed))
+}
+
+// planned returns a simulation with a plan that need not be the seed's.
+func planned(config Config, seed uint64, p plan) *simulation {
 	s := &simulation{
 		config:     config,
 		profile:    config.Profile,
 		seed:       seed,
-		plan:       drawPlan(config.Profile, seed),
+		plan:       p,
 		newCore:    config.New,
 		faults:     newSource(seed, "faults"),
 		ids:        newSource(seed, "ids"),
@@ -207,6 +212,17 @@ func newSimulation(config Config, seed uint64) *simulation {
 }
 
 func (s *simulation) run() {
+	s.startServers()
+	s.startClients()
+	s.planFault()
+	s.planChange()
+	s.after(s.healAt, s.heal)
+	for s.failure == nil && !s.settled && !s.late() {
+		s.happen(s.queue.pop())
+	}
+}
+
+func (s *simulation) startServers() {
 	for i := range s.plan.nodes + s.plan.spares {
 		spared := i >= s.plan.nodes
 		s.nodes = append(s.nodes, &node{
@@ -217,13 +233,6 @@ func (s *simulation) run() {
 	s.watcher.begins()
 	for _, n := range s.nodes {
 		s.start(n)
-	}
-	s.startClients()
-	s.planFault()
-	s.planChange()
-	s.after(s.healAt, s.heal)
-	for s.failure == nil && !s.settled && !s.late() {
-		s.happen(s.queue.pop())
 	}
 }
 
