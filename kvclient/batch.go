@@ -25,7 +25,8 @@ type BatchResult struct {
 // Batch carries out many writes, in their order, with few messages and few
 // entries of the log. It is no transaction: each write ends for itself, whatever
 // becomes of the others, and other clients' writes may come in between. It
-// returns as many results as there are writes.
+// returns as many results as there are writes. A write with an IdempotencyKey is
+// refused: it does not travel with others.
 func (c *KVClient) Batch(ctx context.Context, writes []Write) []BatchResult {
 	results := make([]BatchResult, len(writes))
 	ctx, done, err := c.begin(ctx)
@@ -87,10 +88,11 @@ func fitting(n int, write func(i int) Write) int {
 	return min(n, api.MaxBatchOperations)
 }
 
-// isOdd reports that w makes no sense, or is larger than what a server takes by default.
+// isOdd reports that w cannot be one of a batch: it makes no sense, or is larger
+// than what a server takes by default, or has an identity that is no session's.
 func (w Write) isOdd() bool {
 	most := api.Limits{}.WithDefaults()
-	return w.check() != nil || w.Key == "" || len(w.Key) > most.KeyBytes || max(len(w.Value), len(w.CompareValue)) > most.ValueBytes
+	return w.check() != nil || w.IdempotencyKey != "" || w.Key == "" || len(w.Key) > most.KeyBytes || max(len(w.Value), len(w.CompareValue)) > most.ValueBytes
 }
 
 // batchOperation returns one operation of many writes.

@@ -74,3 +74,25 @@ func TestCloseDoesNotWaitForACluster(t *testing.T) {
 	require.NoError(t, c.Close())
 	require.Less(t, time.Since(began), 3*time.Second)
 }
+
+// A session of Register is given back by whoever got it; twice is no error.
+func TestCloseSession(t *testing.T) {
+	f := newFakeCluster()
+	c, _ := serve(t, f.ServeHTTP)
+	ctx := within(t, 5*time.Second)
+	id, err := c.Register(ctx)
+	require.NoError(t, err)
+	w := Write{Op: OpAppend, Key: "k", Value: "v"}
+	_, err = c.Send(ctx, Identity{ClientID: id, RequestID: 1}, w)
+	require.NoError(t, err)
+	require.NoError(t, c.CloseSession(ctx, id))
+	require.NoError(t, c.CloseSession(ctx, id))
+	require.Empty(t, f.sessions)
+	_, err = c.Send(ctx, Identity{ClientID: id, RequestID: 2, AckedThrough: 1}, w)
+	var refused *StatusError
+	require.ErrorAs(t, err, &refused)
+	require.Equal(t, api.StatusSessionExpired, refused.Status)
+
+	require.NoError(t, c.Close())
+	require.ErrorIs(t, c.CloseSession(ctx, id), ErrClosed)
+}

@@ -591,6 +591,7 @@ func TestCoalescedCallsAreNotLiedTo(t *testing.T) {
 				})
 			}
 			running.Wait()
+			synctest.Wait()
 			require.Zero(t, c.session.numbers.Open())
 			require.Zero(t, c.session.line.places)
 			require.NoError(t, c.Close())

@@ -3,13 +3,15 @@
 //
 // One [KVClient] serves any number of goroutines, and sharing one is the fast
 // way to use the store: writes that are made at the same time travel together.
-// Every write has an identity, (ClientID, RequestID), that
-// all its attempts repeat; the cluster carries out one of them and answers the
-// others with its result. So a write ends in one of three ways:
+// Every write has an identity, (ClientID, RequestID), that all its attempts
+// repeat; the cluster carries out one of them and answers the others with its
+// result. So a write ends in one of four ways:
 //
 //   - no error: it was applied, exactly once;
+//   - [ErrDuplicate]: the same, but the result is not known any more;
 //   - a *[UnknownError]: it may have been applied, or may still be, at most once
-//     and never after a later write of this client was applied;
+//     and never after a write was applied that this client has begun later, when
+//     no earlier one was in progress;
 //   - any other error: it was not applied and never will be.
 //
 // Reading order:

@@ -15,6 +15,13 @@ var ErrClosed = errors.New("kvclient: the client is closed")
 // ErrNoEndpoints reports a client that was made without any address to ask.
 var ErrNoEndpoints = errors.New("kvclient: no endpoints given")
 
+// ErrDuplicate reports a write that was carried out, once, by an earlier attempt,
+// and whose result the cluster does not tell: it was dropped for room, or the
+// cluster only reports duplicates (raftkv serve --duplicates report). errors.Is
+// finds it in a *[StatusError] with Outcome api.OutcomeApplied. A put, an append or
+// a delete is done with that; whether a CAS has swapped is not known, so read the key.
+var ErrDuplicate = errors.New("kvclient: carried out by an earlier attempt, whose result is not known any more")
+
 // UnknownError reports a write of which nobody can say whether it was applied:
 // a request was sent and no answer with its result came back in time.
 //
@@ -30,10 +37,17 @@ type UnknownError struct {
 	ClientID  api.ClientID
 	RequestID uint64
 
+	// IdempotencyKey identifies the write if it was given one: then the same call
+	// with the same key tells how it ended. Else "".
+	IdempotencyKey string
+
 	Err error // what happened last
 }
 
 func (e *UnknownError) Error() string {
+	if e.IdempotencyKey != "" {
+		return fmt.Sprintf("kvclient: the write with Idempotency-Key %q may or may not have been applied: %v", e.IdempotencyKey, e.Err)
+	}
 	if e.ClientID == "" {
 		return fmt.Sprintf("kvclient: a request without identity may or may not have been carried out: %v", e.Err)
 	}
@@ -59,6 +73,11 @@ func (e *StatusError) Error() string {
 		return string(e.Status)
 	}
 	return fmt.Sprintf("%s: %s", e.Status, e.Message)
+}
+
+// Is makes errors.Is find [ErrDuplicate].
+func (e *StatusError) Is(target error) bool {
+	return target == ErrDuplicate && e.Status == api.StatusDuplicateRequest && e.Outcome == api.OutcomeApplied
 }
 
 func newStatusError(head api.ErrorResponse) *StatusError {

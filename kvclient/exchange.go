@@ -25,6 +25,7 @@ type operation struct {
 	method string
 	path   string
 	body   []byte
+	key    string // the header Idempotency-Key; "" for none
 
 	// answer returns an empty response. Each attempt gets a new one: fields that
 	// its answer lacks must not keep what an earlier answer said.
@@ -95,6 +96,9 @@ func (c *KVClient) exchange(ctx context.Context, endpoint string, op operation) 
 		return failed(err)
 	}
 	req.Header.Set("Content-Type", "application/json")
+	if op.key != "" {
+		req.Header.Set(api.HeaderIdempotencyKey, op.key)
+	}
 	req.GetBody = nil // net/http must not repeat a request behind our back
 	resp, err := c.http.Do(req)
 	if err != nil {

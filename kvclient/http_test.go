@@ -514,6 +514,7 @@ func TestWriteInJSON(t *testing.T) {
 		{Op: OpCAS, Key: "k", Value: "\xff", CompareValue: "text"},
 		{Op: OpCAS, Key: "k", Value: "v", ExpectAbsent: true},
 		{Op: OpDelete, Key: "k", IfVersion: new(uint64(0))},
+		{Op: OpPut, Key: "k", IdempotencyKey: "order-7"},
 	} {
 		data, err := json.Marshal(w)
 		require.NoError(t, err)
@@ -553,6 +554,51 @@ func TestConditionsAndBytes(t *testing.T) {
 	_, err = c.Put(t.Context(), "k", "v", ExpectAbsent())
 	require.ErrorContains(t, err, "no such condition")
 	require.Len(t, got, 2)
+}
+
+// A write with an Idempotency-Key has no session and goes alone; every attempt says
+// the key, in a form that the server reads as it was given.
+func TestIdempotencyKey(t *testing.T) {
+	const key = `order "7", \ a`
+	var got []string
+	c, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		parsed, err := api.ParseIdempotencyKey(r.Header.Values(api.HeaderIdempotencyKey))
+		got = append(got, fmt.Sprintf("%s %s %s %v", r.URL.Path, body, parsed, err))
+		switch len(got) {
+		case 1:
+			cut(w)
+		case 2:
+			writeAnswer(w, api.Refuse(api.StatusBusy, ""))
+		default:
+			writeAnswer(w, &api.PutResponse{RespStatus: api.StatusOK, Outcome: api.OutcomeApplied, Version: 3, Duplicate: true})
+		}
+	})
+	result, err := c.Append(within(t, time.Minute), "k", "v", WithIdempotencyKey(key), IfVersion(2))
+	require.NoError(t, err)
+	require.Equal(t, WriteResult{Version: 3, Duplicate: true}, result)
+	want := `/append {"Key":"k","Value":"v","IfVersion":2} ` + key + ` <nil>`
+	require.Equal(t, []string{want, want, want}, got)
+
+	// After the first doubt the error says by what to find out.
+	ctx, cancel := context.WithCancel(t.Context())
+	c.http.Transport = roundTrip(func(*http.Request) (*http.Response, error) {
+		cancel()
+		return &http.Response{StatusCode: 504, Body: io.NopCloser(strings.NewReader(`{"RespStatus":"Timeout","Outcome":"unknown"}`))}, nil
+	})
+	_, err = c.Append(ctx, "k", "v", WithIdempotencyKey(key))
+	var unknown *UnknownError
+	require.ErrorAs(t, err, &unknown)
+	require.Equal(t, key, unknown.IdempotencyKey)
+	require.ErrorContains(t, err, "may or may not")
+
+	for _, wrong := range []string{strings.Repeat("x", api.MaxIdempotencyKeyBytes+1), "ä", "a\nb"} {
+		_, err = c.Put(t.Context(), "k", "v", WithIdempotencyKey(wrong))
+		requireNotUnknown(t, err)
+		require.ErrorContains(t, err, "Idempotency-Key")
+	}
+	_, err = c.Send(t.Context(), Identity{ClientID: "s-1", RequestID: 1}, Write{Op: OpPut, Key: "k", IdempotencyKey: key})
+	require.ErrorContains(t, err, "not both")
 }
 
 func TestScan(t *testing.T) {

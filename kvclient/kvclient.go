@@ -118,12 +118,8 @@ type WriteResult struct {
 	Version uint64
 
 	// Duplicate tells that an earlier attempt was the one that took effect. The
-	// other fields are that attempt's.
+	// other fields are that attempt's. See also [ErrDuplicate].
 	Duplicate bool
-
-	// ResultLost tells that the cluster no longer had the result of the earlier
-	// attempt. The write was applied, once; the fields above are zero and mean nothing.
-	ResultLost bool
 }
 
 // GetResult is the result of a read.
@@ -261,6 +257,9 @@ func (c *KVClient) write(ctx context.Context, w Write) (WriteResult, error) {
 		return WriteResult{}, err
 	}
 	defer done()
+	if w.IdempotencyKey != "" {
+		return c.send(ctx, Identity{}, w, new(numbering.Call))
+	}
 	result, s, err := c.writeOnce(ctx, w)
 	if sessionExpired(err) {
 		// Nothing of this write was carried out, so it may be sent under a new

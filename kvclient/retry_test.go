@@ -504,23 +504,49 @@ func TestResume(t *testing.T) {
 	})
 }
 
-// The recorded answer is gone. A put was applied; whether a CAS swapped, nobody knows.
+// The recorded answer is gone, or never was told. That the write was carried out is
+// known all the same; or that it was refused then, which no later copy changes.
 func TestLostResult(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFakeCluster()
-		c := scripted(t, func(_ context.Context, _ string, op operation) attempt {
-			if op.path == api.PathSession {
-				return f.try(op)
-			}
-			return answered(&api.CASResponse{RespStatus: api.StatusDuplicateRequest, Outcome: api.OutcomeApplied})
+	for recorded, check := range map[api.Outcome]func(t *testing.T, err error){
+		api.OutcomeApplied: func(t *testing.T, err error) {
+			require.ErrorIs(t, err, ErrDuplicate)
+			requireNotUnknown(t, err)
+			var status *StatusError
+			require.ErrorAs(t, err, &status)
+			require.Equal(t, api.OutcomeApplied, status.Outcome)
+			require.ErrorContains(t, err, "applied: DuplicateRequest")
+		},
+		api.OutcomeNotApplied: func(t *testing.T, err error) {
+			require.NotErrorIs(t, err, ErrDuplicate)
+			requireNotUnknown(t, err)
+			require.ErrorContains(t, err, "not applied")
+		},
+		api.OutcomeUnknown: func(t *testing.T, err error) {
+			require.NotErrorIs(t, err, ErrDuplicate)
+			var unknown *UnknownError
+			require.ErrorAs(t, err, &unknown)
+		},
+	} {
+		t.Run(string(recorded), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFakeCluster()
+				first := true
+				c := scripted(t, func(_ context.Context, _ string, op operation) attempt {
+					if op.path == api.PathSession {
+						return f.try(op)
+					}
+					if first = !first; !first {
+						return lost()
+					}
+					return answered(&api.CASResponse{RespStatus: api.StatusDuplicateRequest, Outcome: recorded})
+				})
+				_, err := c.Put(t.Context(), "k", "v")
+				check(t, err)
+				_, err = c.CAS(t.Context(), "k", "v", "w")
+				check(t, err)
+			})
 		})
-		result, err := c.Put(t.Context(), "k", "v")
-		require.NoError(t, err)
-		require.Equal(t, WriteResult{Duplicate: true, ResultLost: true}, result)
-		_, err = c.CAS(t.Context(), "k", "v", "w")
-		var unknown *UnknownError
-		require.ErrorAs(t, err, &unknown)
-	})
+	}
 }
 
 func TestCloseEndsCalls(t *testing.T) {

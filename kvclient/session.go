@@ -106,18 +106,23 @@ func (c *KVClient) closeSession() {
 	c.forget(s)
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
-	body, err := api.Encode(&api.SessionCloseRequest{ClientID: s.clientID})
+	c.endSession(ctx, s.clientID) // nobody can do anything about an error: the session expires
+}
+
+// endSession asks for the end of a session until it has come, or ctx ends.
+func (c *KVClient) endSession(ctx context.Context, id api.ClientID) error {
+	body, err := api.Encode(&api.SessionCloseRequest{ClientID: id})
 	if err != nil {
-		return // then no write has reached the cluster either
+		return &StatusError{api.StatusBadRequest, api.OutcomeNotApplied, err.Error()}
 	}
 	var call numbering.Call
-	// Nobody can do anything about an error: the session expires.
-	c.run(ctx, operation{
+	_, err = c.run(ctx, operation{
 		method: http.MethodPost,
 		path:   api.PathSessionClose,
 		body:   body,
 		answer: func() api.Response { return new(api.SessionResponse) },
 	}, &call)
+	return err
 }
 
 // currentSession returns the session that this client's writes belong to. The

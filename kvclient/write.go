@@ -2,8 +2,10 @@ package kvclient
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
@@ -37,6 +39,10 @@ type Write struct {
 	// A condition; see the options [IfVersion] and [ExpectAbsent].
 	IfVersion    *uint64 `json:",omitzero"` // nil is none; not of OpCAS
 	ExpectAbsent bool    `json:",omitzero"` // OpCAS only, without CompareValue
+
+	// IdempotencyKey identifies the write in the place of an [Identity]; see
+	// [WithIdempotencyKey]. "" is none.
+	IdempotencyKey string `json:",omitzero"`
 }
 
 // writeJSON is how a Write stands in JSON.
@@ -93,6 +99,19 @@ func ExpectAbsent() WriteOption {
 	return func(w *Write) { w.ExpectAbsent = true }
 }
 
+// WithIdempotencyKey gives a write an identity of the caller's own: text that no
+// other write has, of 1 to api.MaxIdempotencyKeyBytes printable ASCII characters,
+// such as an order's number. It then belongs to no session. Whoever repeats the
+// call with the same key, in this program or another, gets the result of the first
+// with Duplicate set, for as long as the cluster remembers the key (a day, unless
+// the operator has said otherwise); another write with the key is refused with
+// api.StatusRequestMismatch. So after an [UnknownError] the same call finds out.
+//
+// Such a write does not travel in a batch.
+func WithIdempotencyKey(key string) WriteOption {
+	return func(w *Write) { w.IdempotencyKey = key }
+}
+
 func (w Write) with(options []WriteOption) Write {
 	for _, option := range options {
 		option(&w)
@@ -113,7 +132,9 @@ type Identity struct {
 }
 
 // Register returns a new ClientID, for [KVClient.Send]. The other writes
-// register by themselves.
+// register by themselves. Whoever does not need it any more gives it back with
+// [KVClient.CloseSession]; else its session ends when it was not used for a day,
+// unless the operator has said otherwise.
 func (c *KVClient) Register(ctx context.Context) (api.ClientID, error) {
 	ctx, done, err := c.begin(ctx)
 	if err != nil {
@@ -123,13 +144,30 @@ func (c *KVClient) Register(ctx context.Context) (api.ClientID, error) {
 	return c.register(ctx)
 }
 
+// CloseSession tells the cluster that nobody will use a ClientID from Register any
+// more, so that others have its room. None of its writes may be in progress, and
+// none can be resumed afterwards: their numbers are forgotten. It is repeated until
+// ctx ends, which is harmless. To close a session that has ended already is no error.
+func (c *KVClient) CloseSession(ctx context.Context, id api.ClientID) error {
+	ctx, done, err := c.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if err := c.endSession(ctx, id); err != nil {
+		return fmt.Errorf("kvclient: session not closed: %w", err)
+	}
+	return nil
+}
+
 // Send carries out a write under an identity that the caller keeps and has
 // never sent before. Its errors are those of [KVClient.Put], but for a session
 // that has expired: that is a *[StatusError], and the caller may register anew
 // and send the write once more under its new identity.
 //
-// With the zero Identity the write is unprotected. It is sent again only while
-// it certainly was not applied, and ends with an [UnknownError] at the first doubt.
+// With the zero Identity, and without an IdempotencyKey, the write is unprotected.
+// It is sent again only while it certainly was not applied, and ends with an
+// [UnknownError] at the first doubt.
 func (c *KVClient) Send(ctx context.Context, id Identity, w Write) (WriteResult, error) {
 	ctx, done, err := c.begin(ctx)
 	if err != nil {
@@ -172,13 +210,17 @@ func (w Write) conclude(id Identity, answer api.Response, err error, call *numbe
 		return w.result(id, answer)
 	}
 	if call.Outcome() == api.OutcomeUnknown {
-		return WriteResult{}, &UnknownError{id.ClientID, id.RequestID, err}
+		return WriteResult{}, w.unknown(id, err)
 	}
 	return WriteResult{}, fmt.Errorf("kvclient: %s not applied: %w", w.Op, err)
 }
 
+func (w Write) unknown(id Identity, err error) error {
+	return &UnknownError{ClientID: id.ClientID, RequestID: id.RequestID, IdempotencyKey: w.IdempotencyKey, Err: err}
+}
+
 // check refuses what cannot be sent: a key that is no text, or an Op or a
-// condition that does not exist.
+// condition that does not exist, or an Idempotency-Key that cannot be one.
 func (w Write) check() error {
 	text := ""
 	switch w.Op {
@@ -196,10 +238,22 @@ func (w Write) check() error {
 	if !utf8.ValidString(w.Key) {
 		text = fmt.Sprintf("the key %q is not valid UTF-8, which JSON cannot carry", w.Key)
 	}
+	if text == "" && w.IdempotencyKey != "" {
+		_, err := api.ParseIdempotencyKey([]string{w.keyHeader()})
+		if refused, ok := errors.AsType[*api.RequestError](err); ok {
+			text = refused.Text
+		}
+	}
 	if text == "" {
 		return nil
 	}
 	return &StatusError{api.StatusBadRequest, api.OutcomeNotApplied, text}
+}
+
+// keyHeader returns how the Idempotency-Key stands in its header: in quotes, so that
+// any character may be in it.
+func (w Write) keyHeader() string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(w.IdempotencyKey) + `"`
 }
 
 // operation returns what to send for w, or the error of check.
@@ -207,7 +261,13 @@ func (w Write) operation(id Identity) (operation, error) {
 	if err := w.check(); err != nil {
 		return operation{}, err
 	}
-	op := operation{method: http.MethodPost, once: id.ClientID == ""}
+	op := operation{method: http.MethodPost, once: id.ClientID == "" && w.IdempotencyKey == ""}
+	if w.IdempotencyKey != "" {
+		if id.ClientID != "" {
+			return operation{}, &StatusError{api.StatusBadRequest, api.OutcomeNotApplied, "a write has an identity or an Idempotency-Key, not both"}
+		}
+		op.key = w.keyHeader()
+	}
 	var acked *uint64
 	if id.ClientID != "" {
 		acked = &id.AckedThrough
@@ -244,14 +304,15 @@ func (w Write) operation(id Identity) (operation, error) {
 
 // result reads the answer of a write that was carried out, now or earlier.
 func (w Write) result(id Identity, answer api.Response) (WriteResult, error) {
-	head := answer.Head()
-	if head.RespStatus == api.StatusDuplicateRequest {
-		// What the recorded answer said is gone. For a compare-and-set that was the
-		// point, and "not swapped" would be a guess.
-		if head.Outcome == api.OutcomeApplied && w.Op != OpCAS {
-			return WriteResult{Duplicate: true, ResultLost: true}, nil
+	if head := answer.Head(); head.RespStatus == api.StatusDuplicateRequest {
+		err := newStatusError(head)
+		switch head.Outcome {
+		case api.OutcomeApplied:
+			return WriteResult{}, fmt.Errorf("kvclient: %s applied: %w", w.Op, err)
+		case api.OutcomeNotApplied: // that is what was recorded, so it holds for every attempt
+			return WriteResult{}, fmt.Errorf("kvclient: %s not applied: %w", w.Op, err)
 		}
-		return WriteResult{}, &UnknownError{id.ClientID, id.RequestID, newStatusError(head)}
+		return WriteResult{}, w.unknown(id, err)
 	}
 	switch r := answer.(type) {
 	case *api.PutResponse:

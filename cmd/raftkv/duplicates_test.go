@@ -14,33 +14,81 @@ import (
 )
 
 // The answer to the first attempt is lost. In a cluster that only reports duplicates
-// the command says in one line that the write is done, and exits with 0.
+// the command says in one line that the write is done, and exits with 0. Only of a
+// compare-and-set it is not known what it has done.
 func TestLostAnswerInReportMode(t *testing.T) {
 	t.Parallel()
 	g := newGate(t, startNodeWith(t, api.DuplicatesReport).HTTPAddr())
-	for _, test := range []struct{ args, stdout string }{
-		{"put k a", "OK (an earlier attempt had taken effect; the cluster has not kept its result)\n"},
-		{"append k b -w json", `{"Outcome":"applied","Op":"append","Key":"k","KeyFound":false,"PrevValue":"","Version":0,"Duplicate":true,"ResultLost":true}` + "\n"},
-		{"delete k", "OK (an earlier attempt had taken effect; the cluster has not kept its result)\n"},
+	for _, test := range []struct {
+		args, stdout, stderr string
+		code                 int
+	}{
+		{"put k a", "OK (an earlier attempt had taken effect; the cluster has not kept its result)\n", "", 0},
+		{"append k b -w json", `{"Outcome":"applied","Op":"append","Key":"k","KeyFound":false,"PrevValue":"","Version":0,"Duplicate":true,"ResultLost":true}` + "\n", "", 0},
+		{"append k b --idempotency-key b", "OK (an earlier attempt had taken effect; the cluster has not kept its result)\n", "", 0},
+		{"cas k abb c", "", `raftkv: cas "k" was carried out by an earlier attempt, and the cluster has not kept whether it swapped; read the key` + "\n", 5},
+		{"delete k", "OK (an earlier attempt had taken effect; the cluster has not kept its result)\n", "", 0},
 	} {
 		s := newShell(t, g.URL)
-		lost := 0
-		g.set(func(w http.ResponseWriter, r request, forward func() (int, []byte)) {
-			if isWrite(r.path) && lost == 0 {
-				lost++
-				forward()
-				cut(w)
-				return
-			}
-			pass(w, forward)
-		})
+		g.loseFirst()
 		got := s.run(strings.Split(test.args, " ")...)
-		require.Equal(t, 0, got.code, "raftkv %s: %s", test.args, got.stderr)
+		require.Equal(t, test.code, got.code, "raftkv %s: %s", test.args, got.stderr)
 		require.Equal(t, test.stdout, got.stdout)
-		require.Empty(t, got.stderr)
-		require.Nil(t, s.section().Pending)
+		require.Equal(t, test.stderr, got.stderr)
+		if !strings.Contains(test.args, "--idempotency-key") {
+			require.Nil(t, s.section().Pending, "to resume would bring nothing more")
+		}
 	}
 	require.Equal(t, 2, newShell(t, g.URL).run("get", "k").code)
+}
+
+// loseFirst carries out the next write and loses its answer.
+func (g *gate) loseFirst() {
+	lost := 0
+	g.set(func(w http.ResponseWriter, r request, forward func() (int, []byte)) {
+		if isWrite(r.path) && lost == 0 {
+			lost++
+			forward()
+			cut(w)
+			return
+		}
+		pass(w, forward)
+	})
+}
+
+// A write with a key of its own needs no session file: the same command again, from
+// anywhere, changes nothing and prints the first result.
+func TestIdempotencyKeyFlag(t *testing.T) {
+	t.Parallel()
+	g := newGate(t, startNodeWith(t, api.DuplicatesCached).HTTPAddr())
+	g.loseFirst()
+	first := newShell(t, g.URL)
+	got := first.run("append", "k", "a", "--idempotency-key", "order 7")
+	require.Equal(t, output{stdout: "OK (an earlier attempt had taken effect)\n"}, got)
+	require.NoFileExists(t, first.path(".raftkv-session"))
+	second := newShell(t, g.URL)
+	require.Equal(t, 0, second.run("put", "k", "b").code)
+	got = second.run("append", "k", "a", "--idempotency-key", "order 7", "-w", "json")
+	require.Equal(t, `{"Outcome":"applied","Op":"append","Key":"k","KeyFound":false,"PrevValue":"","Version":1,"Duplicate":true}`+"\n", got.stdout)
+	require.Equal(t, "b\n", second.run("get", "k").stdout)
+
+	got = second.run("append", "k", "another", "--idempotency-key", "order 7")
+	require.Equal(t, 1, got.code)
+	require.Contains(t, got.stderr, "RequestMismatch")
+	got = second.run("put", "k", "v", "--idempotency-key", "")
+	require.Equal(t, 1, got.code)
+	require.Contains(t, got.stderr, "must not be empty")
+
+	g.set(func(w http.ResponseWriter, r request, forward func() (int, []byte)) {
+		if isWrite(r.path) {
+			cut(w)
+			return
+		}
+		pass(w, forward)
+	})
+	got = second.run("append", "k", "a", "--idempotency-key", "order 8", "--timeout", "500ms")
+	require.Equal(t, 5, got.code)
+	require.Contains(t, got.stderr, "the same command with the same --idempotency-key finds out")
 }
 
 // A server that is started with another setting than its cluster has ends with one

@@ -174,9 +174,13 @@ type writeOptions struct {
 	ifVersion    uint64
 	expectAbsent bool
 	base64       bool
+	key          string
 }
 
-const ifVersionFlag = "if-version"
+const (
+	ifVersionFlag      = "if-version"
+	idempotencyKeyFlag = "idempotency-key"
+)
 
 func (o *writeOptions) addTo(cmd *cobra.Command) {
 	if cmd.Name() == string(kvclient.OpCAS) {
@@ -185,13 +189,18 @@ func (o *writeOptions) addTo(cmd *cobra.Command) {
 		cmd.Flags().Uint64Var(&o.ifVersion, ifVersionFlag, 0, "only if the key has this version, or is absent if it is 0 (exit code 3 if not)")
 	}
 	cmd.Flags().BoolVar(&o.base64, "base64", false, "values in the command line and in the output of -w json are base64")
+	cmd.Flags().StringVar(&o.key, idempotencyKeyFlag, "", "text that no other write has, such as an order's number: the same command with it again changes nothing, and prints the first result; the session file is not used")
 }
 
-// applyTo gives w its condition.
+// applyTo gives w its condition, and its key.
 func (o *writeOptions) applyTo(cmd *cobra.Command, w *kvclient.Write) error {
 	if o.expectAbsent && w.CompareValue != "" {
 		return refused("--expect-absent and a COMPARE of %q contradict each other; give '' for COMPARE", w.CompareValue)
 	}
+	if cmd.Flags().Changed(idempotencyKeyFlag) && o.key == "" {
+		return refused("--idempotency-key must not be empty; leave it out, or give the write a name")
+	}
+	w.IdempotencyKey = o.key
 	w.ExpectAbsent = o.expectAbsent
 	if cmd.Flags().Changed(ifVersionFlag) {
 		w.IfVersion = &o.ifVersion
@@ -232,8 +241,8 @@ func readValue(in io.Reader) (string, error) {
 
 // printWrite prints the result of a write that was applied. The error is the
 // exit code of a compare-and-set that found another value.
-func (f *clientFlags) printWrite(out io.Writer, w kvclient.Write, r kvclient.WriteResult, e api.Encoding) error {
-	notSwapped := w.Op == kvclient.OpCAS && !r.Swapped && !r.ResultLost
+func (f *clientFlags) printWrite(out io.Writer, w kvclient.Write, r written, e api.Encoding) error {
+	notSwapped := w.Op == kvclient.OpCAS && !r.Swapped
 	var err error
 	switch f.format {
 	case formatJSON:
@@ -249,7 +258,7 @@ func (f *clientFlags) printWrite(out io.Writer, w kvclient.Write, r kvclient.Wri
 			Encoding   api.Encoding `json:",omitzero"`
 			Duplicate  bool         `json:",omitzero"`
 			ResultLost bool         `json:",omitzero"`
-		}{api.OutcomeApplied, w.Op, w.Key, r.KeyFound, prev, swappedOf(w, r), r.Version, encoding, r.Duplicate, r.ResultLost})
+		}{api.OutcomeApplied, w.Op, w.Key, r.KeyFound, prev, swappedOf(w, r), r.Version, encoding, r.Duplicate, r.resultLost})
 	case formatTable:
 		err = printTable(out,
 			[]any{"OP", "KEY", "FOUND", "VERSION", "SWAPPED", "DUPLICATE", "PREVIOUS"},
@@ -257,9 +266,7 @@ func (f *clientFlags) printWrite(out io.Writer, w kvclient.Write, r kvclient.Wri
 	default:
 		switch {
 		case notSwapped: // said by the failure
-		case r.ResultLost && w.Op == kvclient.OpCAS:
-			_, err = fmt.Fprintln(out, "OK (an earlier attempt was carried out; the cluster has not kept whether it swapped: read the key)")
-		case r.ResultLost:
+		case r.resultLost:
 			_, err = fmt.Fprintln(out, "OK (an earlier attempt had taken effect; the cluster has not kept its result)")
 		case r.Duplicate:
 			_, err = fmt.Fprintln(out, "OK (an earlier attempt had taken effect)")
@@ -280,9 +287,9 @@ func (f *clientFlags) printWrite(out io.Writer, w kvclient.Write, r kvclient.Wri
 	return err
 }
 
-// swappedOf returns nil for a write that is no compare-and-set, and if nobody knows.
-func swappedOf(w kvclient.Write, r kvclient.WriteResult) *bool {
-	if w.Op != kvclient.OpCAS || r.ResultLost {
+// swappedOf returns nil for a write that is no compare-and-set.
+func swappedOf(w kvclient.Write, r written) *bool {
+	if w.Op != kvclient.OpCAS {
 		return nil
 	}
 	return &r.Swapped

@@ -87,7 +87,7 @@ Either way it takes effect once.`,
 	return cmd
 }
 
-func (f *clientFlags) resume(cmd *cobra.Command) (w kvclient.Write, result kvclient.WriteResult, err error) {
+func (f *clientFlags) resume(cmd *cobra.Command) (w kvclient.Write, result written, err error) {
 	if err := f.check(); err != nil {
 		return w, result, err
 	}
@@ -116,9 +116,10 @@ func (f *clientFlags) resume(cmd *cobra.Command) (w kvclient.Write, result kvcli
 		return w, result, refused("no write is pending for cluster %s, but one is for %s; set --endpoints to that cluster, or run `raftkv session drop %[2]s`", cluster, file.sections.pending()[0])
 	}
 	w = *s.Pending
-	result, err = client.Resume(ctx, s.identity(), w)
+	r, err := client.Resume(ctx, s.identity(), w)
 	file.settle(cmd.ErrOrStderr(), cluster, err)
-	return w, result, writeFailure(w, err)
+	result, err = writtenOrNot(w, r, err)
+	return w, result, err
 }
 
 // pending returns the clusters that a write is pending for, in order.

@@ -11,17 +11,39 @@ import (
 	"raftkv/kvclient"
 )
 
-// write carries out one write of the command line, protected by the session
-// file unless that is "none".
-func (f *clientFlags) write(ctx context.Context, stderr io.Writer, w kvclient.Write) (kvclient.WriteResult, error) {
+// written is how a write of the command line has ended that was applied.
+type written struct {
+	kvclient.WriteResult
+	resultLost bool // the rest is zero and means nothing, but for Duplicate
+}
+
+// writtenOrNot returns what became of a write: how it ended, or what the user is told.
+func writtenOrNot(w kvclient.Write, result kvclient.WriteResult, err error) (written, error) {
+	switch {
+	case !errors.Is(err, kvclient.ErrDuplicate):
+		return written{WriteResult: result}, writeFailure(w, err)
+	case w.Op == kvclient.OpCAS:
+		return written{}, unknown("%s was carried out by an earlier attempt, and the cluster has not kept whether it swapped; read the key", describe(w))
+	}
+	return written{WriteResult: kvclient.WriteResult{Duplicate: true}, resultLost: true}, nil
+}
+
+// write carries out one write of the command line, protected by its Idempotency-Key
+// or else by the session file, unless that is "none".
+func (f *clientFlags) write(ctx context.Context, stderr io.Writer, w kvclient.Write) (written, error) {
 	if err := f.check(); err != nil {
-		return kvclient.WriteResult{}, err
+		return written{}, err
 	}
 	if err := checkWrite(w); err != nil {
-		return kvclient.WriteResult{}, err
+		return written{}, err
 	}
-	if f.session == noSessionFile {
-		return f.writeUnprotected(ctx, stderr, w)
+	result, err := f.writeProtected(ctx, stderr, w)
+	return writtenOrNot(w, result, err)
+}
+
+func (f *clientFlags) writeProtected(ctx context.Context, stderr io.Writer, w kvclient.Write) (kvclient.WriteResult, error) {
+	if w.IdempotencyKey != "" || f.session == noSessionFile {
+		return f.writeWithoutSession(ctx, stderr, w)
 	}
 	// The lock is held until the call has ended: two processes that took turns
 	// only at the file could both have a write pending, and there is one place.
@@ -62,7 +84,7 @@ func (f *clientFlags) write(ctx context.Context, stderr io.Writer, w kvclient.Wr
 		}
 		result, err = file.send(ctx, stderr, client, cluster, &section{ClientID: id}, w)
 	}
-	return result, writeFailure(w, err)
+	return result, err
 }
 
 // checkWrite refuses what cannot be written into the session file, or read back.
@@ -106,15 +128,16 @@ func (f *sessionFile) settle(stderr io.Writer, cluster string, err error) {
 	}
 }
 
-func (f *clientFlags) writeUnprotected(ctx context.Context, stderr io.Writer, w kvclient.Write) (kvclient.WriteResult, error) {
+func (f *clientFlags) writeWithoutSession(ctx context.Context, stderr io.Writer, w kvclient.Write) (kvclient.WriteResult, error) {
 	client, ctx, done, err := f.connect(ctx)
 	if err != nil {
 		return kvclient.WriteResult{}, err
 	}
 	defer done()
-	fmt.Fprintln(stderr, "raftkv: warning: --session none is unprotected; if no answer comes, nobody can tell whether the write was applied")
-	result, err := client.Send(ctx, kvclient.Identity{}, w)
-	return result, writeFailure(w, err)
+	if w.IdempotencyKey == "" {
+		fmt.Fprintln(stderr, "raftkv: warning: --session none is unprotected; if no answer comes, nobody can tell whether the write was applied")
+	}
+	return client.Send(ctx, kvclient.Identity{}, w)
 }
 
 // sessionExpired reports whether the write was refused because its session is
@@ -140,6 +163,8 @@ func writeFailure(w kvclient.Write, err error) error {
 		return nil
 	case errors.As(err, &ready):
 		return ready
+	case errors.As(err, &open) && open.IdempotencyKey != "":
+		return unknown("%s may or may not have been applied (%s); the same command with the same --idempotency-key finds out", describe(w), reason(open.Err))
 	case errors.As(err, &open) && open.ClientID == "":
 		return unknown("%s may or may not have been applied (%s); read the key before you repeat it", describe(w), reason(open.Err))
 	case errors.As(err, &open):

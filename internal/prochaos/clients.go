@@ -129,7 +129,11 @@ func (l *load) call(client *kvclient.KVClient, number, n int, random *rand.Rand)
 		write = kvclient.WriteResult{KeyFound: r.KeyFound, PrevValue: r.Value}
 	}
 	op.Return = l.clock.Add(1)
-	op.KeyFound, op.Before, op.Swapped, op.Answered = write.KeyFound, write.PrevValue, write.Swapped, !write.ResultLost
+	isLost := errors.Is(err, kvclient.ErrDuplicate) // applied, and the result is not known
+	if isLost {
+		err, write.Duplicate = nil, true
+	}
+	op.KeyFound, op.Before, op.Swapped, op.Answered = write.KeyFound, write.PrevValue, write.Swapped, !isLost
 	var unknown *kvclient.UnknownError
 	switch {
 	case err == nil:
