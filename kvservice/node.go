@@ -57,10 +57,11 @@ type NodeConfig struct {
 // Node is a whole server of the store: Raft with its files and sockets, the
 // service, and the HTTP interface.
 type Node struct {
-	service *KVService
-	raft    *server.Node
-	http    *http.Server
-	addr    string // where clients reach this node
+	service  *KVService
+	raft     *server.Node
+	http     *http.Server
+	listener *clientListener
+	addr     string // where clients reach this node
 
 	patience  patience
 	unhurried context.Context // ends with Hurry
@@ -146,7 +147,8 @@ func Start(config NodeConfig) (*Node, error) {
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          slog.NewLogLogger(config.Logger.Handler(), slog.LevelDebug),
 	}
-	n.run(boundConns(listener), commitChan)
+	n.listener = boundConns(listener)
+	n.run(commitChan)
 	return n, nil
 }
 
@@ -172,7 +174,7 @@ func identityOf(config NodeConfig) (server.Identity, error) {
 
 // run starts the goroutines of the node and the one that ends them: whatever
 // fails first takes the rest along.
-func (n *Node) run(listener net.Listener, commitChan <-chan raft.CommitEntry) {
+func (n *Node) run(commitChan <-chan raft.CommitEntry) {
 	var running sync.WaitGroup
 	running.Go(func() {
 		if err := n.service.Run(n.raft, commitChan); err != nil {
@@ -182,7 +184,7 @@ func (n *Node) run(listener net.Listener, commitChan <-chan raft.CommitEntry) {
 		}
 	})
 	running.Go(func() {
-		if err := n.http.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		if err := n.http.Serve(n.listener); !errors.Is(err, http.ErrServerClosed) {
 			n.endWith(fmt.Errorf("cannot serve clients: %w", err))
 		}
 	})
