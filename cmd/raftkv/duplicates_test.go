@@ -42,6 +42,19 @@ func TestLostAnswerInReportMode(t *testing.T) {
 	require.Equal(t, 2, newShell(t, g.URL).run("get", "k").code)
 }
 
+// A write that was refused the first time is no success when it is repeated, and not
+// unknown either: the outcome was recorded.
+func TestLostRefusalInReportMode(t *testing.T) {
+	t.Parallel()
+	g := newGate(t, startNodeWith(t, api.DuplicatesReport).HTTPAddr())
+	g.loseFirst()
+	s := newShell(t, g.URL)
+	got := s.run("put", "k", "v", "--if-version", "7")
+	require.Equal(t, 1, got.code)
+	require.Equal(t, `raftkv: put "k" was not applied: an earlier attempt was refused, and the cluster has not kept why; read the key and decide again`+"\n", got.stderr)
+	require.Nil(t, s.section().Pending)
+}
+
 // loseFirst carries out the next write and loses its answer.
 func (g *gate) loseFirst() {
 	lost := 0

@@ -171,6 +171,7 @@ func TestExitCodes(t *testing.T) {
 		{api.StatusFailedCommit, api.OutcomeUnknown, 5, "session resume", true},
 		{api.StatusTimeout, api.OutcomeUnknown, 5, "session resume", true},
 		{api.StatusDuplicateRequest, api.OutcomeApplied, 0, "", false},
+		{api.StatusDuplicateRequest, api.OutcomeNotApplied, 1, "was not applied: an earlier attempt was refused", false},
 	} {
 		t.Run(string(test.status)+" "+string(test.outcome), func(t *testing.T) {
 			t.Parallel()
