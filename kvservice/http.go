@@ -62,7 +62,11 @@ func (s *KVService) route(w *doorway, req *http.Request, path string) {
 	case <-req.Context().Done():
 		return
 	}
-	w.Header().Set(api.HeaderConfiguration, strconv.FormatUint(uint64(s.raft.Status().ConfigurationIndex), 10))
+	now := s.raft.Status()
+	w.Header().Set(api.HeaderConfiguration, strconv.FormatUint(uint64(now.ConfigurationIndex), 10))
+	if now.LeaderID != raft.None && now.LeaderID != s.config.ID {
+		w.Header().Set(api.HeaderLeader, s.config.HTTPAddrOf(now.LeaderID))
+	}
 	if path == api.PathStatus {
 		s.serveStatus(w, req)
 		return
@@ -83,7 +87,7 @@ func (s *KVService) route(w *doorway, req *http.Request, path string) {
 	}
 	// A form on a foreign page can send text/plain without asking anybody, but
 	// not application/json.
-	if media, _, err := mime.ParseMediaType(req.Header.Get("Content-Type")); err != nil || media != "application/json" {
+	if !isJSON(req.Header.Get("Content-Type")) {
 		writeAnswer(w, api.Refuse(api.StatusUnsupportedMedia,
 			`Content-Type must be application/json; with curl: curl --json '{"Key":"x"}' http://HOST/get`))
 		return
@@ -101,7 +105,7 @@ func (s *KVService) route(w *doorway, req *http.Request, path string) {
 		s.serveTakeSnapshot(w, req, body)
 		return
 	}
-	if req.URL.Query().Has("redirect") && s.redirect(w, path) {
+	if req.URL.RawQuery != "" && req.URL.Query().Has("redirect") && s.redirect(w, path) {
 		return
 	}
 	key, err := api.ParseIdempotencyKey(req.Header.Values(api.HeaderIdempotencyKey))
@@ -118,6 +122,16 @@ func (s *KVService) route(w *doorway, req *http.Request, path string) {
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.answerTime)) // a test's recorder has none
 	}
 	writeBytes(w, api.HTTPStatus(a.Status), a)
+}
+
+// isJSON reports whether a Content-Type is that of JSON, whatever its parameters.
+func isJSON(contentType string) bool {
+	const want = "application/json"
+	if contentType == want {
+		return true
+	}
+	media, _, err := mime.ParseMediaType(contentType)
+	return err == nil && media == want
 }
 
 // redirect sends the client to the leader if that is another server whose

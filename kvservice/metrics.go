@@ -89,6 +89,9 @@ func newMetrics(s *KVService) *metrics {
 	for _, event := range []machine.Event{machine.EventCommitted, machine.EventDuplicate, machine.EventRefused, machine.EventMark} {
 		m.applied.WithLabelValues(string(event))
 	}
+	for _, reason := range []string{endedExpired, endedEvicted} {
+		m.ended.WithLabelValues(reason)
+	}
 	m.registry.MustRegister(
 		m.requests, m.requestSeconds, m.inFlight, m.reads, m.forwarded, m.applied, m.ended,
 		m.commitLatency, m.staleReads, m.premature, m.leaderChanges, m.snapshotSeconds, m.saveSeconds,

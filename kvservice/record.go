@@ -69,9 +69,11 @@ func (s *KVService) recordApplied(entry raft.CommitEntry, applied machine.Applie
 	if applied.Event == machine.EventNone {
 		return
 	}
-	s.metrics.ended.WithLabelValues(endedExpired).Add(float64(applied.Expired))
-	s.metrics.ended.WithLabelValues(endedEvicted).Add(float64(applied.Evicted))
+	if applied.Expired > 0 {
+		s.metrics.ended.WithLabelValues(endedExpired).Add(float64(applied.Expired))
+	}
 	if applied.Evicted > 0 {
+		s.metrics.ended.WithLabelValues(endedEvicted).Add(float64(applied.Evicted))
 		s.config.Logger.Info("sessions were forgotten to make room, before their time", "event", "evicted", "sessions", applied.Evicted,
 			"raft.commit_index", uint64(entry.Index), "raft.term", uint64(entry.Term))
 	}
