@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,6 +18,9 @@ const shared = "shared"
 
 // requestTimeout bounds a try of a request in rates.
 const requestTimeout = 5 * time.Second
+
+// errLate says that nothing failed, but nothing was ready either.
+var errLate = errors.New("all of them took longer; give more --seconds")
 
 // kind is requests of one kind from so many clients.
 type kind struct {
@@ -111,7 +115,8 @@ func (h *harness) rate(ctx context.Context, c *cluster, k kind) (rate, error) {
 		Warm: h.options.warm, Measure: h.options.seconds, Began: at(0), Ended: at(1),
 	})
 	if result.Done == 0 {
-		return rate{}, fmt.Errorf("%s answered no %s of %d clients: %w", c.Name, k.name, k.clients, cmp.Or(result.LastError, ctx.Err()))
+		return rate{}, fmt.Errorf("%s answered no %s of %d clients in %v: %w", c.Name, k.name, k.clients, h.options.seconds,
+			cmp.Or(result.LastError, ctx.Err(), errLate))
 	}
 	thousands := float64(result.Done) / 1000
 	r := rate{

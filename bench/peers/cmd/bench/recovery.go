@@ -14,9 +14,11 @@ import (
 	"raftkv/bench/peers/internal/load"
 )
 
-const (
-	fillClients = 256
+// fillClients are enough to fill quickly, and no more: with 25,600 puts at once a
+// system would show how it bears overload.
+var fillClients = map[load.Op]int{load.Put: 256, load.Batch: 16}
 
+const (
 	// settle is how long a system that was filled may tidy up before its memory is
 	// read a second time.
 	settle = 5 * time.Second
@@ -50,17 +52,25 @@ func (h *harness) fillAndKill(ctx context.Context, c *cluster) (recovery, error)
 	if err != nil {
 		return r, err
 	}
-	s, err := c.Dial(c.place, fillClients, leader, requestTimeout)
+	op := load.Op(h.options.fill)
+	clients, ok := fillClients[op]
+	if !ok {
+		return r, fmt.Errorf("--fill is put or batch, not %q", op)
+	}
+	s, err := c.Dial(c.place, clients, leader, requestTimeout)
 	if err != nil {
 		return r, err
 	}
-	plan := load.Plan{Op: load.Op(h.options.fill), Clients: fillClients, ValueBytes: h.options.valueBytes, Each: h.options.million}
+	plan := load.Plan{Op: op, Clients: clients, ValueBytes: h.options.valueBytes, Each: h.options.million}
 	if plan.Op == load.Batch {
 		plan.Each /= load.BatchSize
 	}
 	filled := load.Run(ctx, s, plan)
 	s.Close()
 	r.FillPerSecond, r.Errors = filled.Rate(), filled.Errors
+	if filled.LastError != nil {
+		r.LastError = filled.LastError.Error()
+	}
 	r.RSSMiB = c.fleet.RSS()
 	if err := pause(ctx, settle); err != nil {
 		return r, err

@@ -91,18 +91,19 @@ type recovery struct {
 	Keys            int
 	Fill            string // put or batch
 	FillPerSecond   float64
-	Errors          uint64
-	RSSMiB          []int // right after it was filled
-	SettledRSSMiB   []int // five seconds later
-	HeapMiB         []int // then, in use
-	RestartedRSSMiB []int // after the last restart
-	DiskMiB         int64 // of the leader
+	Errors          uint64 // tries that failed while it was filled
+	LastError       string `json:",omitempty"`
+	RSSMiB          []int  // right after it was filled
+	SettledRSSMiB   []int  // five seconds later
+	HeapMiB         []int  // then, in use
+	RestartedRSSMiB []int  // after the last restart
+	DiskMiB         int64  // of the leader
 	ReadMillis      []float64
 }
 
 func (r recovery) String() string {
-	return fmt.Sprintf("%-16s %d keys by %s at %.0f/s, %d errors; MiB: RSS %v, settled %v, heap %v, restarted %v, disk %d; killed, to the first read: %.0f ms",
-		r.Contender, r.Keys, r.Fill, r.FillPerSecond, r.Errors, r.RSSMiB, r.SettledRSSMiB, r.HeapMiB, r.RestartedRSSMiB, r.DiskMiB, r.ReadMillis)
+	return fmt.Sprintf("%-16s %d keys by %s at %.0f/s, %d errors %s; MiB: RSS %v, settled %v, heap %v, restarted %v, disk %d; killed, to the first read: %.0f ms",
+		r.Contender, r.Keys, r.Fill, r.FillPerSecond, r.Errors, r.LastError, r.RSSMiB, r.SettledRSSMiB, r.HeapMiB, r.RestartedRSSMiB, r.DiskMiB, r.ReadMillis)
 }
 
 // disk is what one thread got of it.

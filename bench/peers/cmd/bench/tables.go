@@ -44,7 +44,7 @@ func (r results) text() string {
 }
 
 // rivals are whom the rates of raftkv are divided by.
-var rivals = []string{"etcd", "hashi-bolt", "hashi-wal", "dragon", "bound", "bound-fast"}
+var rivals = []string{"etcd", "hashi-bolt", "hashi-wal", "hashi-wal-tuned", "dragon", "bound", "bound-fast"}
 
 // rateTables writes the medians over the rounds, one row for each kind of request.
 func (r results) rateTables(b *strings.Builder) {

@@ -104,7 +104,7 @@ const (
 
 // Run makes the load. It ends early with ctx.
 func Run(ctx context.Context, s Session, p Plan) *Result {
-	r := &run{plan: p, session: s, value: text(p.ValueBytes)}
+	r := &run{plan: p, session: s, text: text(p.ValueBytes + values)}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for i := range p.Clients {
@@ -145,8 +145,10 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// text returns a value that does not repeat itself, so that nobody gains by
-// compressing it.
+// values is how many values there are. Each is a part of one text that does not
+// repeat itself, so nobody gains much by compressing them, and they cost nothing.
+const values = 1 << 16
+
 func text(n int) string {
 	const letters = "abcdefghijklmnopqrstuvwxyz0123456789"
 	var b strings.Builder
@@ -159,7 +161,7 @@ func text(n int) string {
 type run struct {
 	plan    Plan
 	session Session
-	value   string
+	text    string // of which the values are parts
 	phase   atomic.Int32
 	next    atomic.Int64 // with Plan.Each, the number of the next request
 	clients sync.WaitGroup
@@ -171,7 +173,8 @@ type run struct {
 func (r *run) client(ctx context.Context, number int) {
 	var own Result
 	for n := uint64(1); ctx.Err() == nil; n++ {
-		request := Request{Op: r.plan.Op, Value: r.value, Number: n}
+		from := rand.IntN(values)
+		request := Request{Op: r.plan.Op, Value: r.text[from : from+r.plan.ValueBytes], Number: n}
 		if r.plan.Each > 0 {
 			i := int(r.next.Add(1) - 1)
 			if i >= r.plan.Each {
@@ -184,7 +187,7 @@ func (r *run) client(ctx context.Context, number int) {
 		} else {
 			request.Key = rand.IntN(r.plan.Keys)
 		}
-		phase, sent := r.phase.Load(), time.Now()
+		sent := time.Now()
 		if !r.repeat(ctx, number, request, &own) {
 			break
 		}
@@ -192,7 +195,9 @@ func (r *run) client(ctx context.Context, number int) {
 		if r.plan.Keep {
 			own.Times = append(own.Times, Times{sent, answered})
 		}
-		if r.plan.Each > 0 || phase == measuring && r.phase.Load() == measuring {
+		// What was answered in the time that is measured counts, whenever it was sent:
+		// as many are cut off at its end as were under way at its beginning.
+		if r.plan.Each > 0 || r.phase.Load() == measuring {
 			own.Done++
 			own.Latencies.Add(answered.Sub(sent))
 		}
