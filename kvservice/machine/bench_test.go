@@ -67,27 +67,6 @@ func benchmarkClient() (m *Machine, next func() Command) {
 	}
 }
 
-// Clients that open a session, write once and never come back, ten thousand of
-// them a minute: the heap after so many (-benchtime=10000000x is ten million).
-func BenchmarkShortSessions(b *testing.B) {
-	m := New()
-	applyTo(m, Command{Kind: KindSettings, Settings: DefaultSettings()})
-	var early uint64
-	n := 0
-	for b.Loop() {
-		id := NewIssuedID(text(n))
-		applyTo(m, opening(id).at(LogTime(6*n)))
-		applyTo(m, appending(id, 1, "x", "").at(LogTime(6*n)))
-		if n++; n == 200_000 {
-			early = heapBytes()
-		}
-	}
-	b.ReportMetric(float64(m.Sessions()), "sessions")
-	b.ReportMetric(float64(early), "heap-B-at-200k")
-	b.ReportMetric(float64(heapBytes()), "heap-B")
-	runtime.KeepAlive(m)
-}
-
 // A store with a million keys of 100 bytes, and 10,000 sessions.
 var million = sync.OnceValue(func() *Machine {
 	m := New()

@@ -3,7 +3,6 @@ package machine
 import (
 	"fmt"
 	"math/rand/v2"
-	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -399,27 +398,4 @@ func text(n int) string {
 		b[i] = issuedIDAlphabet[n>>(4*i)&15]
 	}
 	return string(b)
-}
-
-// Clients come by the hundred thousand, write once and never say goodbye.
-func TestMemoryIsFlatOverShortSessions(t *testing.T) {
-	settings := DefaultSettings()
-	settings.MaxSessions, settings.RetentionMillis = 2000, 5000
-	m := New()
-	applyTo(m, Command{Kind: KindSettings, Settings: settings})
-	n := 0
-	live := func(until int) uint64 {
-		for ; n < until; n++ {
-			c := NewIssuedID(text(n))
-			applyTo(m, opening(c).at(LogTime(n)))
-			applyTo(m, appending(c, 1, "x", "").at(LogTime(n)))
-			require.LessOrEqual(t, m.Sessions(), 2000)
-		}
-		return heapBytes()
-	}
-	early := live(10_000)
-	late := live(200_000)
-	require.Less(t, late, early+early/4+200_000)
-	requireInvariants(t, m)
-	runtime.KeepAlive(m)
 }
