@@ -71,7 +71,7 @@ func (s *simulation) judgeSessions(index raft.Index, c *machine.Command, entry *
 	}
 	s.coverage[SessionEvicted] += int64(evicted)
 	if got := &entry.result; got.Expired != expired || got.Evicted != evicted {
-		s.fail("session", "index %d: %d sessions have expired and %d were evicted, and not %d and %d", index, got.Expired, got.Evicted, expired, evicted)
+		s.fail("session", "index %d: %d sessions have expired and %d were evicted, but the state machines say %d and %d", index, expired, evicted, got.Expired, got.Evicted)
 	}
 }
 
