@@ -34,6 +34,11 @@ const (
 // knows. When it grows, servers may have come or gone.
 const HeaderConfiguration = "Raft-Configuration"
 
+// HeaderLeader is a header of the answers of a server that knows another one to
+// lead: the address of that one for clients, host:port, or "" if it is not known.
+// A client that goes there saves the detour.
+const HeaderLeader = "Raft-Leader"
+
 // HeaderRequestID is a header of every request and answer: text by which the
 // lines of the servers' logs about one request are found. A server makes one if
 // the client has not, or if it is longer than [MaxRequestIDBytes] or has

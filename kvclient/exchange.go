@@ -2,6 +2,7 @@ package kvclient
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,6 +46,8 @@ type attempt struct {
 	// configuration is 1 more than the index of the configuration that the server
 	// has told of, see api.HeaderConfiguration; 0 if it has told of none.
 	configuration uint64
+
+	leaderHTTP string // whom the server has named as the leader, see api.HeaderLeader; "" for nobody
 }
 
 // final reports whether another attempt would bring nothing else.
@@ -64,7 +67,7 @@ func (a attempt) leader() string {
 	if a.answer == nil {
 		return ""
 	}
-	return hintedEndpoint(a.answer.Head().LeaderHTTP)
+	return hintedEndpoint(cmp.Or(a.answer.Head().LeaderHTTP, a.leaderHTTP))
 }
 
 // exchange makes one attempt at op and waits for its answer until ctx ends.
@@ -122,6 +125,7 @@ func (c *KVClient) exchange(ctx context.Context, endpoint string, op operation) 
 	if index, err := strconv.ParseUint(resp.Header.Get(api.HeaderConfiguration), 10, 63); err == nil {
 		a.configuration = index + 1
 	}
+	a.leaderHTTP = resp.Header.Get(api.HeaderLeader)
 	return a
 }
 

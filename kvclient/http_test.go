@@ -203,6 +203,46 @@ func TestOneGoodEndpointIsEnough(t *testing.T) {
 	require.Equal(t, want, f.value("k"))
 }
 
+// A follower serves, and says who leads: the next request goes there. If the leader
+// can be reached by its followers only, that costs one attempt now and then, not one
+// in each call.
+func TestDetourIsSaved(t *testing.T) {
+	f := newFakeCluster()
+	leader := httptest.NewServer(f)
+	defer leader.Close()
+	for name, where := range map[string]string{"leader": leader.URL, "out of reach": "http://" + deadAddress(t)} {
+		t.Run(name, func(t *testing.T) {
+			served := 0
+			follower := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				served++
+				w.Header().Set(api.HeaderLeader, strings.TrimPrefix(where, "http://"))
+				f.ServeHTTP(w, r)
+			}))
+			defer follower.Close()
+			c := New([]string{follower.URL, where})
+			defer c.Close()
+			asked := 0
+			c.try = func(ctx context.Context, endpoint string, op operation) attempt {
+				if endpoint == where {
+					asked++
+				}
+				return c.exchange(ctx, endpoint, op)
+			}
+			for range 10 {
+				_, err := c.Get(within(t, time.Minute), "k")
+				require.NoError(t, err)
+			}
+			if where == leader.URL {
+				require.Equal(t, 9, asked)
+				require.Equal(t, 1, served)
+			} else {
+				require.Equal(t, 1, asked)
+				require.Equal(t, 10, served)
+			}
+		})
+	}
+}
+
 // hangingServer accepts connections and never answers.
 func hangingServer(t *testing.T) (address string, stop func()) {
 	t.Helper()

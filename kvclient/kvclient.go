@@ -39,7 +39,8 @@ type KVClient struct {
 	calls   sync.WaitGroup // the calls in progress; Add under mu while not closed
 	session *session       // nil before the first write
 	leader  string         // the endpoint that served last or was named as leader; "" if none
-	members membership     // whom to ask
+	silent  silent
+	members membership // whom to ask
 }
 
 // New returns a client that asks the servers at serviceAddrs, which are
@@ -291,8 +292,9 @@ func (c *KVClient) learn(endpoint string, a attempt) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.noticeConfiguration(endpoint, a.configuration)
+	c.silent.note(endpoint, a.answer != nil)
 	switch leader := a.leader(); {
-	case slices.Contains(c.members.endpoints, leader):
+	case slices.Contains(c.members.endpoints, leader) && !c.silent.is(leader):
 		// Others are followed when a server cannot serve, see route, but not
 		// preferred: from here they may be out of reach, and the servers of the
 		// list pass requests on.
@@ -302,4 +304,28 @@ func (c *KVClient) learn(endpoint string, a attempt) {
 	case c.leader == endpoint:
 		c.leader = ""
 	}
+}
+
+// silence is how long an endpoint that has not answered is not preferred on
+// another's word. A leader that only its servers can reach would otherwise be asked
+// first by every call, in vain.
+const silence = 5 * time.Second
+
+// silent has the endpoints whose last attempt brought no answer, and when that was.
+type silent map[string]time.Time
+
+func (s *silent) note(endpoint string, answers bool) {
+	switch {
+	case answers:
+		delete(*s, endpoint)
+	case *s == nil:
+		*s = silent{endpoint: time.Now()}
+	default:
+		(*s)[endpoint] = time.Now()
+	}
+}
+
+func (s silent) is(endpoint string) bool {
+	since, found := s[endpoint]
+	return found && time.Since(since) < silence
 }
