@@ -3,8 +3,11 @@
 package main
 
 import (
+	"bufio"
+	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os/exec"
 	"strings"
 	"testing"
@@ -31,20 +34,24 @@ func TestSystemConnectionsLeaveFilesForTheLog(t *testing.T) {
 	f.knows(1)
 	f.eventually("it serves", func() bool { return f.run("put", "k", "v").code == 0 })
 
-	var first net.Conn
+	var open []net.Conn
 	for range 500 {
 		conn, err := net.Dial("tcp", f.http(1))
 		require.NoError(t, err)
 		defer conn.Close()
-		if first == nil {
-			first = conn
-			io.WriteString(conn, "POST /admin/snapshot HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}")
+		open = append(open, conn)
+	}
+	in := bufio.NewReader(open[0])
+	for range 30 {
+		for _, request := range []string{"POST /put HTTP/1.1\r\nContent-Length: 23\r\n%s{\"Key\":\"k\",\"Value\":\"v\"}", "POST /admin/snapshot HTTP/1.1\r\nContent-Length: 2\r\n%s{}"} {
+			fmt.Fprintf(open[0], request, "Host: x\r\nContent-Type: application/json\r\n\r\n")
+			resp, err := http.ReadResponse(in, nil)
+			require.NoError(t, err)
+			body, err := io.ReadAll(resp.Body)
+			require.NoError(t, err)
+			require.Equal(t, 200, resp.StatusCode, "no file was left: %s", body)
 		}
 	}
-	answer := make([]byte, 15)
-	_, err := io.ReadFull(first, answer)
-	require.NoError(t, err)
-	require.Equal(t, "HTTP/1.1 200 OK", string(answer), "no file was left for a snapshot")
 	// Those that say nothing are cut off, and then it is the turn of others.
 	f.eventually("it takes others in", func() bool { return f.run("put", "k", "v2").code == 0 })
 	require.False(t, strings.Contains(p.output.String(), "storage failed"), p.output)
