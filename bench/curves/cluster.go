@@ -137,9 +137,10 @@ func (s *server) cpu() (seconds float64) {
 	return (user + kernel) / clockTicks
 }
 
-// profile writes a profile of the server's processor time to a file.
-func (s *server) profile(file string, seconds int) error {
-	response, err := http.Get(fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", s.pprof, seconds))
+// profile writes a profile to a file: of the processor time of so many seconds
+// from now on, or of what has been allocated since the start.
+func (s *server) profile(file, what string) error {
+	response, err := http.Get("http://" + s.pprof + "/debug/pprof/" + what)
 	if err != nil {
 		return err
 	}

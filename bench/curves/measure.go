@@ -108,16 +108,20 @@ func measure(program, dir, profiles string, p point) (measured, error) {
 // That is no part of what is measured: being profiled costs, too.
 func (c *cluster) profile(prefix string, clients []*client, leader *server) error {
 	const seconds = 8
-	errs := make(chan error, 3)
+	loaded := make(chan error, 1)
 	go func() {
-		errs <- all(clients, func(c *client) error { return c.load(time.Now().Add((seconds + 1) * time.Second)) })
+		loaded <- all(clients, func(c *client) error { return c.load(time.Now().Add((seconds + 1) * time.Second)) })
 	}()
-	go func() { errs <- leader.profile(prefix+"-leader.pprof", seconds) }()
-	go func() {
-		follower := c.servers[leader.id%len(c.servers)]
-		errs <- follower.profile(prefix+"-follower.pprof", seconds)
-	}()
-	return errors.Join(<-errs, <-errs, <-errs)
+	var errs [2]error
+	var profiling sync.WaitGroup
+	for i, s := range []*server{leader, c.servers[leader.id%len(c.servers)]} {
+		name := prefix + []string{"-leader", "-follower"}[i]
+		profiling.Go(func() {
+			errs[i] = errors.Join(s.profile(name+".pprof", fmt.Sprint("profile?seconds=", seconds)), s.profile(name+"-allocs.pprof", "allocs"))
+		})
+	}
+	profiling.Wait()
+	return errors.Join(<-loaded, errs[0], errs[1])
 }
 
 func (c *cluster) cpu() (seconds float64) {
