@@ -101,7 +101,7 @@ func main() {
 
 // run does one of the measures, or several.
 func run(ctx context.Context, measure string, o options) error {
-	usual := "etcd,hashi-bolt,hashi-wal,hashi-wal-tuned,dragon,raftkv,bound,bound-fast"
+	usual := "etcd,hashi-wal,hashi-wal-tuned,dragon,raftkv,bound,bound-fast"
 	var steps []func(context.Context) error
 	h, err := newHarness(&o)
 	if err != nil {
