@@ -80,13 +80,18 @@ func (p *peer) finish(c *call, reply []byte, err error) {
 func (p *peer) abandon(c *call, reason error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	i := slices.IndexFunc(p.queue, func(o outgoing) bool { return o.call == c })
-	if i < 0 {
+	itself := func(o outgoing) bool { return o.call == c }
+	if i := slices.IndexFunc(p.queue, itself); i >= 0 {
+		p.forget(p.queue[i])
+		p.queue = slices.Delete(p.queue, i, i+1)
+		p.pushNextCall()
+	} else if i := slices.IndexFunc(p.nextCalls, itself); i >= 0 {
+		p.queued -= p.nextCalls[i].size()
+		p.nextCalls = slices.Delete(p.nextCalls, i, i+1)
+	} else {
 		p.finish(c, nil, replyLost(p.id, reason))
 		return
 	}
-	p.queued -= p.queue[i].size()
-	p.queue = slices.Delete(p.queue, i, i+1)
 	p.finish(c, nil, notSent(p.id, reason))
 }
 

@@ -2,7 +2,12 @@ package transport
 
 import (
 	"bytes"
+	"context"
+	"errors"
+	"maps"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -104,6 +109,56 @@ func TestHeartbeatsBetweenEndlessParts(t *testing.T) {
 	})
 }
 
+// The same with large requests, which a follower passes on for its clients: the
+// messages of Raft overtake them, and each request is answered.
+func TestHeartbeatsWaitForOneLargeCallAtMost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		resume := make(chan struct{})
+		var handled atomic.Int64
+		var seen []int64 // how many requests had come before each heartbeat
+		_, nodes := join(t, 2, func(c *Config) {
+			if c.ID == 2 {
+				c.Deliver = func(m []raft.Message) {
+					<-resume
+					synctest.Wait()
+					for range m {
+						seen = append(seen, handled.Load())
+					}
+				}
+				c.Handle = func(_ context.Context, _ raft.ServerID, payload []byte) []byte {
+					handled.Add(1)
+					return payload[:1]
+				}
+			}
+		})
+		settle()
+		nodes[0].Send([]raft.Message{heartbeat(1, 2, 1)}) // server 2 now reads nothing more
+		synctest.Wait()
+		var calls sync.WaitGroup
+		for i := range 8 {
+			calls.Go(func() {
+				reply, err := nodes[0].Call(t.Context(), 2, bytes.Repeat([]byte{byte(i)}, 1<<20))
+				if err != nil || !bytes.Equal(reply, []byte{byte(i)}) {
+					t.Error(reply, err)
+				}
+			})
+			synctest.Wait()
+			nodes[0].Send([]raft.Message{heartbeat(1, 2, raft.Term(i+2))})
+		}
+		impatient, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		_, err := nodes[0].Call(impatient, 2, make([]byte, 1<<20))
+		require.ErrorIs(t, err, ErrNotSent, "it waits behind the others")
+		close(resume)
+		calls.Wait()
+		settle()
+		require.Len(t, seen, 9)
+		require.LessOrEqual(t, seen[8], int64(2), "heartbeats wait for large requests")
+		require.Zero(t, nodes[0].peer(2).queued)
+		require.EqualValues(t, 8, handled.Load())
+	})
+}
+
 // However frames come and go, the bytes that wait are counted right and stay
 // within their bound, one part at most is in the queue, and what was dropped
 // does not come back.
@@ -113,12 +168,21 @@ func TestQueueArithmetic(t *testing.T) {
 		var written []outgoing // taken, and not yet given back
 		offset, lastOut := uint64(0), uint64(0)
 		check := func() {
-			size, parts := 0, 0
+			size, parts, calls := 0, 0, 0
 			for _, o := range slices.Concat(p.queue, written) {
 				size += o.size()
 				if o.isPart() {
 					parts++
 				}
+				if o.isLargeCall() {
+					calls++
+				}
+			}
+			require.LessOrEqual(t, calls, 1)
+			require.Equal(t, calls == 1, p.callUnderWay)
+			require.False(t, len(p.nextCalls) > 0 && calls == 0, "a call waits for nothing")
+			for _, o := range p.nextCalls {
+				size += o.size()
 			}
 			require.LessOrEqual(t, parts, 1)
 			require.Equal(t, parts == 1, p.partUnderWay)
@@ -141,6 +205,22 @@ func TestQueueArithmetic(t *testing.T) {
 				m := heartbeat(1, 2, 1)
 				m.Body = raft.AppendEntriesArgs{Term: 1, LeaderID: 1, Entries: entries(1, 200<<10)}
 				p.enqueue(outgoing{kind: messageFrame, message: m})
+			},
+			"call": func(t *rapid.T) {
+				c := &call{id: uint64(len(p.calls)) + 1, result: make(chan callResult, 1)}
+				for p.calls[c.id] != nil {
+					c.id++
+				}
+				size := rapid.SampledFrom([]int{10, largeCall, 100 << 10}).Draw(t, "bytes")
+				p.enqueue(outgoing{kind: requestFrame, rest: make([]byte, size), call: c})
+			},
+			"reply": func(*rapid.T) { p.enqueue(outgoing{kind: replyFrame, rest: make([]byte, largeCall)}) },
+			"abandon": func(t *rapid.T) {
+				if ids := slices.Sorted(maps.Keys(p.calls)); len(ids) > 0 {
+					c := p.calls[rapid.SampledFrom(ids).Draw(t, "call")]
+					p.abandon(c, errCut)
+					require.Equal(t, !c.sent, errors.Is((<-c.result).err, ErrNotSent))
+				}
 			},
 			"take": func(*rapid.T) {
 				if len(written) > 0 {
@@ -165,9 +245,10 @@ func TestQueueArithmetic(t *testing.T) {
 			"drop": func(*rapid.T) { p.dropWaiting(errCut) },
 		})
 		p.written(written)
-		p.written(p.take(nil))
-		p.written(p.take(nil))
-		require.Zero(t, p.queued)
+		for p.queued > 0 {
+			p.written(p.take(nil))
+		}
+		require.Empty(t, p.nextCalls)
 		require.Nil(t, p.nextPart)
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,6 +17,10 @@ const (
 	// writeChunk is how many bytes are gathered for one write. Whatever waits
 	// goes out together, but a long queue need not be copied as a whole.
 	writeChunk = 256 << 10
+
+	// largeCall is the size, in bytes, from which on a request or a reply may be
+	// overtaken.
+	largeCall = 64 << 10
 
 	maxSpare = 4096 // frames of an emptied queue that is kept for the next one
 
@@ -51,8 +56,9 @@ type peer struct {
 	closed error // why nothing is taken any more; nil while this is a peer
 
 	queue []outgoing
-	// queued counts the bytes of queue, of nextPart, and of what was taken from
-	// the queue and is not yet written. Invariant: at most maxQueue, or one frame.
+	// queued counts the bytes of queue, of nextPart, of nextCalls, and of what was
+	// taken from the queue and is not yet written. Invariant: at most maxQueue, or
+	// one frame; and while calls are taken, a quarter is left for messages.
 	queued int
 
 	// A part of a snapshot takes long to write, and a heartbeat that comes too late
@@ -61,6 +67,11 @@ type peer struct {
 	// overtaken there, and replaced by a newer one.
 	partUnderWay bool
 	nextPart     *outgoing
+
+	// Large requests and replies take long, too. So one of them at most,
+	// callUnderWay, is in the queue or being written, and the others wait outside.
+	callUnderWay bool
+	nextCalls    []outgoing
 
 	calls map[uint64]*call // no reply yet, by id
 
@@ -95,6 +106,10 @@ func (o outgoing) isPart() bool {
 	return ok && len(args.Data) > 0
 }
 
+// isLargeCall reports whether the frame is a request or a reply that takes long
+// to write.
+func (o outgoing) isLargeCall() bool { return o.kind != messageFrame && o.size() >= largeCall }
+
 func (o outgoing) appendTo(b []byte) []byte {
 	start := len(b)
 	b = beginFrame(b, o.kind)
@@ -118,22 +133,29 @@ func (p *peer) enqueue(o outgoing) error {
 	if outside {
 		p.dropNextPart()
 	}
+	room := p.maxQueue
+	if o.kind != messageFrame {
+		room -= room / 4
+	}
 	switch {
 	case p.closed != nil:
 		return p.closed
 	case p.cut.mute:
 		return errCut
-	case p.queued > 0 && p.queued+size > p.maxQueue:
+	case p.queued > 0 && p.queued+size > room:
 		return errQueueFull
 	}
 	if o.call != nil {
 		p.calls[o.call.id] = o.call
 	}
 	p.queued += size
-	if outside {
+	switch {
+	case outside:
 		part := o // a copy, so that not every frame has memory of its own
 		p.nextPart = &part
-	} else {
+	case p.callUnderWay && o.isLargeCall():
+		p.nextCalls = append(p.nextCalls, o)
+	default:
 		p.push(o)
 	}
 	return nil
@@ -144,6 +166,9 @@ func (p *peer) push(o outgoing) {
 	p.queue = append(p.queue, o)
 	if o.isPart() {
 		p.partUnderWay = true
+	}
+	if o.isLargeCall() {
+		p.callUnderWay = true
 	}
 	select {
 	case p.wake <- struct{}{}:
@@ -177,6 +202,17 @@ func (p *peer) written(batch []outgoing) {
 		p.push(*p.nextPart)
 		p.nextPart = nil
 	}
+	p.pushNextCall()
+}
+
+// pushNextCall lets the next large call into the queue, if none is there. Needs
+// p.mu.
+func (p *peer) pushNextCall() {
+	if !p.callUnderWay && len(p.nextCalls) > 0 {
+		next := p.nextCalls[0]
+		p.nextCalls = slices.Delete(p.nextCalls, 0, 1)
+		p.push(next)
+	}
 }
 
 // forget gives back the room of a frame that was in the queue. Needs p.mu.
@@ -184,6 +220,9 @@ func (p *peer) forget(o outgoing) {
 	p.queued -= o.size()
 	if o.isPart() {
 		p.partUnderWay = false
+	}
+	if o.isLargeCall() {
+		p.callUnderWay = false
 	}
 }
 
@@ -204,6 +243,13 @@ func (p *peer) dropWaiting(reason error) {
 			p.finish(o.call, nil, notSent(p.id, reason))
 		}
 	}
+	for _, o := range p.nextCalls {
+		p.queued -= o.size()
+		if o.call != nil {
+			p.finish(o.call, nil, notSent(p.id, reason))
+		}
+	}
+	p.nextCalls = nil
 	clear(p.queue)
 	p.queue = p.queue[:0]
 	select {
