@@ -93,7 +93,7 @@ type Config struct {
 	MaxFrameBytes int
 
 	// MaxQueueBytes bounds what waits to be written to one peer. What does not
-	// fit is dropped. It should exceed raft.Config's MaxInflight times
+	// fit is dropped; a quarter is kept for messages. It should exceed raft.Config's MaxInflight times
 	// MaxBatchBytes. Zero means 32 MiB.
 	MaxQueueBytes int
 
