@@ -45,6 +45,7 @@ func (s *KVService) restore(entry raft.CommitEntry) error {
 	s.machine = m
 	s.snapshots.since = 0
 	s.applied = applied{raft.LogPosition{Index: entry.Index, Term: entry.Term}, installed.Configuration, installed.ConfigurationIndex}
+	s.config.Logger.Info("state taken from a snapshot", "event", "snapshot_restored", "raft.term", uint64(entry.Term), "raft.commit_index", uint64(entry.Index))
 	s.releaseReaders()
 	return s.checkSettings()
 }

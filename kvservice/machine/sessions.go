@@ -166,7 +166,7 @@ func (m *Machine) record(id api.ClientID, s *session, number uint64, r record) {
 // mismatch refuses a request whose number, or key, belongs to another one.
 func mismatch() Result {
 	return refuse(api.StatusRequestMismatch, api.OutcomeNotApplied,
-		"this RequestID belongs to another request of this client; nothing was done")
+		"this RequestID, or Idempotency-Key, belongs to another request already; nothing was done")
 }
 
 // sessionExpired refuses a write of a session that is not there. Executing it
