@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -248,6 +249,36 @@ func (n *Node) ask(t *testing.T, req *http.Request) string {
 		}
 		require.True(t, time.Now().Before(deadline), string(body))
 		req.Body, _ = req.GetBody()
+	}
+}
+
+// The versions that docs/upgrades.md names are those of the golden files, which other
+// tests compare with what is written today.
+func TestVersionsOfTheUpgradesPage(t *testing.T) {
+	read := func(path string) string {
+		b, err := os.ReadFile(path)
+		require.NoError(t, err)
+		return string(b)
+	}
+	newest := func(pattern, text string) (v string) {
+		for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(text, -1) {
+			v = max(v, strings.TrimLeft(m[1], "0"))
+		}
+		require.NotEmpty(t, v, pattern)
+		return v
+	}
+	snapshots, err := filepath.Glob("machine/testdata/snapshot-*.bin")
+	require.NoError(t, err)
+	page := read("../docs/upgrades.md")
+	for row, want := range map[string]string{
+		"files of a data directory":    newest(`data directory, format (\d+)`, read("testdata/datadirs/commands-3/identity")),
+		"commands in the log":          newest(`(?m): ([0-9a-f]{2})[0-9a-f]*$`, read("machine/testdata/commands.txt")),
+		"snapshots of the store":       newest(`snapshot-(\d+)\.bin`, strings.Join(snapshots, " ")),
+		"snapshot files for people":    "`" + snapshotFormat + "`",
+		"messages between servers":     newest(`version (\d+)`, read("../raft/transport/testdata/frames/hello.hex")),
+		"session files of the command": newest(`"Format": (\d+)`, read("../cmd/raftkv/testdata/session-1.json")),
+	} {
+		require.Regexp(t, `(?m)^\| `+row+`[^|]*\|[^|]*\| `+want+` \|`, page)
 	}
 }
 
