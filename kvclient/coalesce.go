@@ -121,7 +121,7 @@ type trip struct {
 }
 
 // writeOnce carries out a write under one identity, and returns the session it
-// was of.
+// was of. Its context need not end with the client.
 func (c *KVClient) writeOnce(ctx context.Context, w Write) (WriteResult, *session, error) {
 	if err := w.check(); err != nil {
 		return WriteResult{}, nil, fmt.Errorf("kvclient: %s not applied: %w", w.Op, err)
@@ -134,7 +134,7 @@ func (c *KVClient) writeOnce(ctx context.Context, w Write) (WriteResult, *sessio
 	if s.join(p) {
 		err = c.goAlone(ctx, s, p)
 	} else {
-		err = s.wait(ctx, p)
+		err = c.wait(ctx, s, p)
 	}
 	if err != nil {
 		return WriteResult{}, s, fmt.Errorf("kvclient: %s not sent: %w", w.Op, err)
@@ -143,7 +143,9 @@ func (c *KVClient) writeOnce(ctx context.Context, w Write) (WriteResult, *sessio
 	if p.ended {
 		result, err = w.conclude(p.id, p.result.answer, p.result.err, &p.call)
 	} else {
+		ctx, unlink := c.link(ctx)
 		result, err = c.send(ctx, p.id, w, &p.call)
+		unlink()
 		s.settle(p.id.RequestID)
 	}
 	s.noteEnd(err)
@@ -163,6 +165,8 @@ func (s *session) join(p *passenger) (goes bool) {
 // goAlone makes the trip of a call that found a place, in the caller's goroutine
 // and time.
 func (c *KVClient) goAlone(ctx context.Context, s *session, p *passenger) error {
+	ctx, unlink := c.link(ctx)
+	defer unlink()
 	id, err := s.open(ctx)
 	t := &trip{session: s, aboard: []*passenger{p}}
 	if err == nil {
@@ -253,22 +257,26 @@ func (s *session) board(ctx context.Context) *trip {
 
 // wait waits until the trip of p is over. The error is that p was given up before
 // it went.
-func (s *session) wait(ctx context.Context, p *passenger) error {
-	select {
+func (c *KVClient) wait(ctx context.Context, s *session, p *passenger) error {
+	var cause error
+	select { // on both: to link the contexts costs more than all the rest of a write
 	case <-p.landed:
 		return nil
 	case <-ctx.Done():
+		cause = context.Cause(ctx)
+	case <-c.life.Done():
+		cause = ErrClosed
 	}
 	s.mu.Lock()
 	isWaiting := s.line.leave(p)
 	isLanding := !isWaiting && p.trip.landing
 	if !isWaiting && !isLanding {
-		p.trip.leave(p, context.Cause(ctx))
+		p.trip.leave(p, cause)
 	}
 	s.mu.Unlock()
 	switch {
 	case isWaiting:
-		return fmt.Errorf("waiting for earlier writes: %w", context.Cause(ctx))
+		return fmt.Errorf("waiting for earlier writes: %w", cause)
 	case isLanding:
 		<-p.landed // its answer is there and is being read
 	}

@@ -340,7 +340,7 @@ func TestGivingUpWhileTheAnswerIsRead(t *testing.T) {
 		cancel()
 		waited := false
 		go func() {
-			require.NoError(t, s.wait(ctx, ps[1]))
+			require.NoError(t, c.wait(ctx, s, ps[1]))
 			waited = true
 		}()
 		synctest.Wait()

@@ -93,19 +93,36 @@ func (c *KVClient) Close() error {
 
 // begin starts a call: its context ends with the caller's and with the client.
 func (c *KVClient) begin(ctx context.Context) (_ context.Context, done func(), err error) {
+	if err := c.enter(); err != nil {
+		return nil, nil, err
+	}
+	ctx, unlink := c.link(ctx)
+	return ctx, func() {
+		unlink()
+		c.calls.Done()
+	}, nil
+}
+
+// enter is begin for a call that minds by itself when the client is closed. At its
+// end calls.Done is due.
+func (c *KVClient) enter() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
-		return nil, nil, ErrClosed
+		return ErrClosed
 	}
 	c.calls.Add(1)
+	return nil
+}
+
+// link returns a context that ends with ctx and with the client.
+func (c *KVClient) link(ctx context.Context) (_ context.Context, unlink func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(c.life, func() { cancel(ErrClosed) })
 	return ctx, func() {
 		stop()
 		cancel(nil)
-		c.calls.Done()
-	}, nil
+	}
 }
 
 // WriteResult is the result of a write that was applied.
@@ -251,16 +268,15 @@ func statusOperation() operation {
 	}
 }
 
-// write carries out a write on the client's own session.
+// write carries out a write on the client's own session, or by its Idempotency-Key.
 func (c *KVClient) write(ctx context.Context, w Write) (WriteResult, error) {
-	ctx, done, err := c.begin(ctx)
-	if err != nil {
+	if w.IdempotencyKey != "" {
+		return c.Send(ctx, Identity{}, w)
+	}
+	if err := c.enter(); err != nil {
 		return WriteResult{}, err
 	}
-	defer done()
-	if w.IdempotencyKey != "" {
-		return c.send(ctx, Identity{}, w, new(numbering.Call))
-	}
+	defer c.calls.Done()
 	result, s, err := c.writeOnce(ctx, w)
 	if sessionExpired(err) {
 		// Nothing of this write was carried out, so it may be sent under a new

@@ -84,6 +84,9 @@ func (s *session) settleLocked(requestID uint64) {
 
 // noteEnd notes the error with which a write has ended.
 func (s *session) noteEnd(err error) {
+	if err == nil {
+		return
+	}
 	var unknown *UnknownError
 	if errors.As(err, &unknown) {
 		s.mu.Lock()
@@ -132,6 +135,8 @@ func (c *KVClient) currentSession(ctx context.Context) (*session, error) {
 	if s := c.knownSession(); s != nil {
 		return s, nil
 	}
+	ctx, unlink := c.link(ctx)
+	defer unlink()
 	select {
 	case c.registering <- struct{}{}:
 		defer func() { <-c.registering }()

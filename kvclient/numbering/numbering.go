@@ -53,10 +53,14 @@ func (n *Numbers) Settle(requestID uint64) {
 	if requestID <= n.ackedThrough || requestID > n.last || n.settled[requestID] {
 		panic(fmt.Sprintf("numbering: request %d is not open (settled through %d, last %d)", requestID, n.ackedThrough, n.last))
 	}
-	if n.settled == nil {
-		n.settled = make(map[uint64]bool)
+	if requestID != n.ackedThrough+1 {
+		if n.settled == nil {
+			n.settled = make(map[uint64]bool)
+		}
+		n.settled[requestID] = true
+		return
 	}
-	n.settled[requestID] = true
+	n.ackedThrough++
 	for n.settled[n.ackedThrough+1] {
 		n.ackedThrough++
 		delete(n.settled, n.ackedThrough)
