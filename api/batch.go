@@ -13,7 +13,8 @@ const MaxBatchOperations = 1024
 
 // BatchRequest asks for several operations in their order. It is no transaction:
 // each has an identity of its own, or none, and a result of its own, and those
-// behind a refused one go on. But one entry of the log carries them all.
+// behind a refused one go on. But one entry of the log carries them all. With an
+// Idempotency-Key the batch is one request, and its operations have no identities.
 type BatchRequest struct {
 	Operations []BatchOperation
 }

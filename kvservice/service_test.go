@@ -579,6 +579,7 @@ func FuzzHTTP(f *testing.F) {
 	}
 	f.Add("POST", "/append", "application/json", `"order-7"`, `{"Key":"x","Value":"1"}`)
 	f.Add("POST", "/put", "application/json", `"order\`, putX1)
+	f.Add("POST", "/batch", "application/json", "order-7", `{"Operations":[{"Append":{"Key":"x","Value":"1"}},{"Delete":{"Key":"x","IfVersion":9}},{"Get":{"Key":"x"}}]}`)
 	f.Add("GET", "/status", "", "", "")
 	f.Fuzz(func(t *testing.T, method, path, contentType, key, body string) {
 		switch strings.TrimSuffix(path, "/") {
@@ -603,6 +604,18 @@ func FuzzHTTP(f *testing.F) {
 		if w.Code >= 400 && w.Code < 409 || w.Code == 413 || w.Code == 415 {
 			require.Zero(t, r.submits, "a refused request reached the log")
 		}
+		if key == "" || r.submits == 0 || path == api.PathGet || path == api.PathGet+"/" {
+			return
+		}
+		// Under a key everything that has reached the log happens once.
+		before, _ := s.machine.Scan("", "", 1000, 1<<20)
+		again := httptest.NewRecorder()
+		req.Body = io.NopCloser(strings.NewReader(body))
+		s.Handler().ServeHTTP(again, req)
+		require.Equal(t, w.Code, again.Code)
+		require.Equal(t, "true", again.Header().Get(api.HeaderIdempotentReplayed), again.Body.String())
+		after, _ := s.machine.Scan("", "", 1000, 1<<20)
+		require.Equal(t, before, after)
 	})
 }
 
