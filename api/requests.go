@@ -150,6 +150,7 @@ type GetRequest struct {
 type ScanRequest struct {
 	Prefix string // "" for all keys
 	After  string `json:",omitzero"` // only keys behind this one: Next of the answer before
+	At     uint64 `json:",omitzero"` // in this state: AppliedIndex of the answer before, of the same server; absent means the newest
 	Limit  int    `json:",omitzero"` // at most so many, up to MaxScanLimit; absent means DefaultScanLimit
 
 	Consistency Consistency `json:",omitzero"` // not ConsistencyLog; "" means linearizable

@@ -103,7 +103,8 @@ type Age struct {
 
 // ScanResponse brings keys in the order of their bytes, all from one state of the
 // store: that of AppliedIndex. Two answers with the same AppliedIndex are of the
-// same state.
+// same state. The server that has answered keeps it for a while if there are more:
+// ask that one again with Next as After and AppliedIndex as At.
 type ScanResponse struct {
 	RespStatus Status
 	Outcome    Outcome

@@ -33,6 +33,10 @@ const (
 	// Nothing was done; read the key and decide anew.
 	StatusConditionFailed Status = "ConditionFailed"
 
+	// StatusScanExpired: the server does not have the state (any more) in which the
+	// scan was to go on. Nothing was done; begin the scan again.
+	StatusScanExpired Status = "ScanExpired"
+
 	// StatusBadRequest, StatusNotFound, StatusBadMethod, StatusTooLarge and
 	// StatusUnsupportedMedia: the request makes no sense. Repeating it will not help.
 	StatusBadRequest       Status = "BadRequest"
@@ -112,6 +116,7 @@ var meanings = map[Status]meaning{
 	StatusSessionExpired:       {410, OutcomeUnknown, ExitUnknown},
 	StatusRequestMismatch:      {422, OutcomeNotApplied, ExitRefused},
 	StatusConditionFailed:      {409, OutcomeNotApplied, ExitNotSwapped},
+	StatusScanExpired:          {410, OutcomeNotApplied, ExitUnavailable},
 	StatusBadRequest:           {400, OutcomeNotApplied, ExitRefused},
 	StatusNotFound:             {404, OutcomeNotApplied, ExitRefused},
 	StatusBadMethod:            {405, OutcomeNotApplied, ExitRefused},

@@ -11,6 +11,7 @@
 //	propose.go       a command on its way into the log and back
 //	requests.go      from JSON to commands, from results to JSON
 //	reads.go         reads that need no place in the log
+//	scans.go         many keys, page by page, from one state
 //	settings.go      what all servers must agree on
 //	snapshots.go     a state in place of the log's beginning
 //	admin.go         snapshots, members and leadership for an operator
@@ -116,8 +117,9 @@ type KVService struct {
 	leadership *leadership // nil while this server does not lead
 	applied    applied
 	snapshots  snapshots
-	readers    []reader  // reads.go
-	freshAt    time.Time // when what is applied was the latest; zero: not since the start
+	readers    []reader    // reads.go
+	scans      []*keptScan // scans.go
+	freshAt    time.Time   // when what is applied was the latest; zero: not since the start
 	lastLeader leader
 	hashes     []*stateHash // hash.go; oldest first
 

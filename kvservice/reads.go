@@ -1,7 +1,6 @@
 package kvservice
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,24 +19,6 @@ func (s *KVService) get(ctx context.Context, r *api.GetRequest) api.Response {
 	return s.read(ctx, r.Consistency, func() (api.Response, *api.Age) {
 		command := machine.Command{Kind: machine.KindGet, Key: r.Key}
 		answer := command.Response(s.machine.Get(r.Key)).(*api.GetResponse)
-		return answer, &answer.Age
-	})
-}
-
-// scan answers a read of many keys. They are read under one lock, so they are
-// of one state. The bounds keep that short: values are not copied.
-func (s *KVService) scan(ctx context.Context, r *api.ScanRequest) api.Response {
-	limit := cmp.Or(r.Limit, api.DefaultScanLimit)
-	return s.read(ctx, r.Consistency, func() (api.Response, *api.Age) {
-		items, more := s.machine.Scan(r.Prefix, r.After, limit, api.MaxScanBytes)
-		answer := &api.ScanResponse{RespStatus: api.StatusOK, Outcome: api.OutcomeApplied, Items: make([]api.Item, len(items))}
-		for i, item := range items {
-			answer.Items[i] = api.Item{Key: item.Key, Value: item.Value, Version: item.Version}
-		}
-		if more {
-			answer.Next = items[len(items)-1].Key
-		}
-		answer.AppliedIndex = uint64(s.machine.AppliedIndex())
 		return answer, &answer.Age
 	})
 }
@@ -145,10 +126,17 @@ func (s *KVService) staleRead(look func() (api.Response, *api.Age)) api.Response
 	}
 	answer, age := look()
 	age.Stale, age.AppliedIndex = true, uint64(s.machine.AppliedIndex())
-	if !s.freshAt.IsZero() {
-		age.AgeMillis = new(uint64(time.Since(s.freshAt).Milliseconds()))
-	}
+	age.AgeMillis = ageOf(s.freshAt)
 	return answer
+}
+
+// ageOf returns how long ago a state was the latest; nil if it never was since the
+// start.
+func ageOf(freshAt time.Time) *uint64 {
+	if freshAt.IsZero() {
+		return nil
+	}
+	return new(uint64(time.Since(freshAt).Milliseconds()))
 }
 
 // reader waits until the state has come to an index.

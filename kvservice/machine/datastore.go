@@ -1,6 +1,10 @@
 package machine
 
-import "strings"
+import (
+	"strings"
+
+	"raftkv/raft"
+)
 
 // DataStore holds the keys and values. (The posts' DataStore. Theirs is a map
 // under a lock; this one is ordered and is copied in one step, so that a copy
@@ -50,16 +54,28 @@ type Item struct {
 	Version    uint64
 }
 
+// View is what all keys held at one index. It never changes, and any goroutine may
+// read it.
+type View struct {
+	store        DataStore
+	appliedIndex raft.Index
+}
+
+// View returns the present state of the keys. It takes the same short time
+// however much there is. As long as it is kept, what changes afterwards is in
+// memory twice, as it was and as it is.
+func (m *Machine) View() *View { return &View{m.store.clone(), m.appliedIndex} }
+
+// AppliedIndex returns the index of the last entry that v has seen.
+func (v *View) AppliedIndex() raft.Index { return v.appliedIndex }
+
 // Scan returns the keys that begin with prefix and come behind after, in the
 // order of their bytes: at most limit, and no more once keys and values have
 // reached maxBytes. limit must be at least 1. more says that there are others;
 // then go on after the last one. after "" begins with the first.
-//
-// A scan of several parts sees one state only if all parts come from one
-// [Machine.Clone].
-func (m *Machine) Scan(prefix, after string, limit, maxBytes int) (items []Item, more bool) {
+func (v *View) Scan(prefix, after string, limit, maxBytes int) (items []Item, more bool) {
 	size := 0
-	m.store.items.Ascend(max(prefix, after), func(key string, i item) bool {
+	v.store.items.Ascend(max(prefix, after), func(key string, i item) bool {
 		switch {
 		case key == after && after != "":
 			return true

@@ -25,7 +25,7 @@ func BenchmarkDataStore(b *testing.B) {
 	run("put", func(m *Machine, i uint64) { m.store.put(millionKey(i), value) })
 	run("put new", func(m *Machine, i uint64) { m.store.put(millionKey(i)+"'", value) })
 	run("delete", func(m *Machine, i uint64) { m.store.delete(millionKey(i)) })
-	run("scan 100", func(m *Machine, i uint64) { m.Scan("", millionKey(i), 100, 1<<20) })
+	run("scan 100", func(m *Machine, i uint64) { m.View().Scan("", millionKey(i), 100, 1<<20) })
 	run("key", func(m *Machine, i uint64) { millionKey(i) })
 }
 

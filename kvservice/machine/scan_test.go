@@ -42,15 +42,15 @@ func TestScan(t *testing.T) {
 		{"", "b", 10, 1000, []string{"c"}, false},
 		{"d", "", 10, 1000, nil, false},
 	} {
-		items, more := l.a.Scan(tc.prefix, tc.after, tc.limit, tc.bytes)
+		items, more := l.a.View().Scan(tc.prefix, tc.after, tc.limit, tc.bytes)
 		require.Equal(t, tc.want, keys(items), "%+v", tc)
 		require.Equal(t, tc.more, more, "%+v", tc)
 	}
 }
 
-// Page by page a scan of a copy sees what there was when the copy was made, all
+// Page by page a scan of a view sees what there was when it was taken, all
 // of it and nothing twice, whatever is written meanwhile.
-func TestScanOfACopy(t *testing.T) {
+func TestScanOfAView(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		key := rapid.StringOfN(rapid.SampledFrom([]rune("ab")), 1, 4, -1)
 		l := newLog(t)
@@ -68,7 +68,7 @@ func TestScanOfACopy(t *testing.T) {
 			}
 			return true
 		})
-		c := l.a.Clone()
+		c := l.a.View()
 		var got []Item
 		after, more := "", true
 		for more {
