@@ -643,7 +643,7 @@ func TestIdempotencyKey(t *testing.T) {
 
 func TestScan(t *testing.T) {
 	var got string
-	c, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
+	c, server := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		got = r.URL.Path + string(body)
 		answer := &api.ScanResponse{
@@ -659,6 +659,6 @@ func TestScan(t *testing.T) {
 	require.Equal(t, `/scan{"Prefix":"p","After":"q","Limit":2,"Consistency":"stale"}`, got)
 	require.Equal(t, ScanResult{
 		Items: []api.Item{{Key: "a", Value: "\xff", Version: 1}, {Key: "b", Value: "text", Version: 2}}, Next: "b",
-		AppliedIndex: 7, Stale: true, Age: 3 * time.Millisecond, AgeKnown: true,
+		AppliedIndex: 7, Server: server.URL, Stale: true, Age: 3 * time.Millisecond, AgeKnown: true,
 	}, result)
 }
