@@ -25,7 +25,7 @@ type snapshots struct {
 // due reports whether it is time. A snapshot costs as much as the store is
 // large, so a large store waits for more to have changed.
 func (n *snapshots) due(least int) bool {
-	return !n.running && n.since >= max(least, int(n.size/4))
+	return !n.running && n.since >= max(least, int(n.size/8))
 }
 
 // restore replaces the state by that of a snapshot that was received from the

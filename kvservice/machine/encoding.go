@@ -106,7 +106,7 @@ func (c Command) Encode() []byte {
 
 // room is about how many bytes c takes, and seldom less.
 func (c Command) room() int {
-	return 64 + len(c.ClientID) + len(c.Key) + len(c.Value) + len(c.CompareValue)
+	return 32 + len(c.ClientID) + len(c.Key) + len(c.Value) + len(c.CompareValue)
 }
 
 // appendRequest appends who asks.
