@@ -92,7 +92,7 @@ func TestScansAreOfOneState(t *testing.T) {
 			},
 			"begin": func(rt *rapid.T) {
 				if begun == keptScans {
-					rt.Skip("there is no room for more states")
+					return // there is no room for more states
 				}
 				begun++
 				prefix := rapid.SampledFrom([]string{"", "a", "ab"}).Draw(rt, "prefix")

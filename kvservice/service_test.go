@@ -608,13 +608,13 @@ func FuzzHTTP(f *testing.F) {
 			return
 		}
 		// Under a key everything that has reached the log happens once.
-		before, _ := s.machine.Scan("", "", 1000, 1<<20)
+		before, _ := s.machine.View().Scan("", "", 1000, 1<<20)
 		again := httptest.NewRecorder()
 		req.Body = io.NopCloser(strings.NewReader(body))
 		s.Handler().ServeHTTP(again, req)
 		require.Equal(t, w.Code, again.Code)
 		require.Equal(t, "true", again.Header().Get(api.HeaderIdempotentReplayed), again.Body.String())
-		after, _ := s.machine.Scan("", "", 1000, 1<<20)
+		after, _ := s.machine.View().Scan("", "", 1000, 1<<20)
 		require.Equal(t, before, after)
 	})
 }
