@@ -35,9 +35,12 @@ func (s *DataStore) clone() DataStore {
 func (s *DataStore) get(key string) (i item, found bool) { return s.items.Get(key) }
 
 // put sets key to value and returns the key's new version.
-func (s *DataStore) put(key, value string) uint64 {
+func (s *DataStore) put(key, value string) uint64 { return s.putAt(s.items.find(key), value) }
+
+// putAt is put for who has looked already what the key holds.
+func (s *DataStore) putAt(p place, value string) uint64 {
 	s.writes++
-	s.items.Set(key, item{value, s.writes})
+	s.items.setAt(p, item{value, s.writes})
 	return s.writes
 }
 

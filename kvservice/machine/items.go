@@ -42,25 +42,44 @@ func (t *items) IsoCopy() *items { return &items{t.blocks.clone(), t.count} }
 // Get returns what key holds. The value shares the memory of its block: whoever
 // keeps it for long keeps a copy.
 func (t *items) Get(key string) (i item, found bool) {
-	_, b := t.blocks.floor(key)
-	_, _, i, found = b.find(key)
-	return i, found
+	p := t.find(key)
+	return p.item, p.found
 }
 
 // Set makes key hold i.
-func (t *items) Set(key string, i item) {
-	from, b := t.blocks.floor(key)
-	start, end, _, found := b.find(key)
-	if !found {
+func (t *items) Set(key string, i item) { t.setAt(t.find(key), i) }
+
+// place is where a key stands, or would stand, until the next change.
+type place struct {
+	key        string
+	from       string // the key of the block
+	block      block
+	start, end int // of the item in the block
+	item       item
+	found      bool
+}
+
+// find looks for a key. Nearly every write looks first what was there, and to look
+// once more where to write would cost as much again.
+func (t *items) find(key string) place {
+	p := place{key: key}
+	p.from, p.block = t.blocks.floor(key)
+	p.start, p.end, p.item, p.found = p.block.find(key)
+	return p
+}
+
+// setAt makes the key of p hold i. Nothing may have changed since find.
+func (t *items) setAt(p place, i item) {
+	if !p.found {
 		t.count++
 	}
 	var room [headerBytes]byte
-	header := block(appendHeader(room[:0], key, i))
-	if start+len(header)+len(key)+len(i.value)+len(b)-end <= blockBytes {
-		t.blocks.set(from, b[:start]+header+block(key)+block(i.value)+b[end:])
+	header := block(appendHeader(room[:0], p.key, i))
+	if p.start+len(header)+len(p.key)+len(i.value)+len(p.block)-p.end <= blockBytes {
+		t.blocks.set(p.from, p.block[:p.start]+header+block(p.key)+block(i.value)+p.block[p.end:])
 		return
 	}
-	t.split(from, b.part(0, start), header+block(key)+block(i.value), b.part(end, len(b)))
+	t.split(p.from, p.block.part(0, p.start), header+block(p.key)+block(i.value), p.block.part(p.end, len(p.block)))
 }
 
 // split puts in place of a block that has become too long what stands before an

@@ -226,7 +226,8 @@ func beforeSettings(c Command) Result {
 // execute carries out an operation on the keys and values, for the first and
 // only time.
 func (m *Machine) execute(c Command) Result {
-	old, found := m.store.get(c.Key)
+	p := m.store.items.find(c.Key)
+	old, found := p.item, p.found
 	result := Result{
 		Status:   api.StatusOK,
 		Outcome:  api.OutcomeApplied,
@@ -262,7 +263,7 @@ func (m *Machine) execute(c Command) Result {
 		return refuse(api.StatusTooLarge, api.OutcomeNotApplied,
 			fmt.Sprintf("the value would have %d bytes; at most %d are allowed", len(value), m.settings.ValueBytes))
 	}
-	result.Version = m.store.put(c.Key, value)
+	result.Version = m.store.putAt(p, value)
 	result.Swapped = c.Kind == KindCAS
 	return result
 }
