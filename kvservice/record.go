@@ -81,6 +81,9 @@ func (s *KVService) recordApplied(entry raft.CommitEntry, applied machine.Applie
 		s.recordOperation(entry, applied)
 	}
 	for _, operation := range applied.Operations {
+		if applied.Identity.RequestID != 0 {
+			operation.Identity = applied.Identity // the key is that of all of them
+		}
 		s.recordOperation(entry, operation)
 	}
 }

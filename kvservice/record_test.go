@@ -107,6 +107,23 @@ func TestABatchInTheLog(t *testing.T) {
 	require.Contains(t, text, `raftkv_applied_commands_total{event="duplicate_detected"} 1`)
 }
 
+// The operations of a batch with a key are found by that key, on every server.
+func TestABatchWithAKeyInTheLog(t *testing.T) {
+	s, log := newLoggedInstant(t, slog.LevelDebug)
+	body := `{"Operations":[{"Put":{"Key":"x","Value":"1"}},{"Delete":{"Key":"y"}}]}`
+	postKeyed(s, api.PathBatch, "order-7", body)
+	postKeyed(s, api.PathBatch, "order-7", body)
+	lines := logged(t, log, "applied")
+	require.Len(t, lines, 4)
+	for i, line := range lines {
+		require.Equal(t, "order-7", line["idempotency_key"])
+		require.Equal(t, []string{"committed", "duplicate_detected"}[i/2], line["event"])
+	}
+	for _, line := range logged(t, log, "answered") {
+		require.Equal(t, "order-7", line["idempotency_key"])
+	}
+}
+
 func TestRequestIDs(t *testing.T) {
 	s, _ := newInstant(t, nil)
 	ask := func(given string) string {
