@@ -7,7 +7,7 @@ import (
 )
 
 // inbox gathers what happens while the loop is busy. The loop takes all of it
-// at once.
+// at once, as far as maxRoundBytes allows.
 type inbox struct {
 	wake chan struct{} // holds a token while something may be waiting
 
@@ -115,12 +115,22 @@ func (in *inbox) putApplied(index raft.Index) {
 	in.signal()
 }
 
-// take empties the inbox.
+// take empties the inbox, but for commands that are too many bytes for one round.
 func (in *inbox) take() waiting {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	taken := in.waiting
 	in.waiting = waiting{}
+	if taken.bytes > maxRoundBytes {
+		n, bytes := 1, len(taken.submits[0].command)
+		for n < len(taken.submits) && bytes+len(taken.submits[n].command) <= maxRoundBytes {
+			bytes += len(taken.submits[n].command)
+			n++
+		}
+		in.waiting.submits, in.waiting.bytes = taken.submits[n:], taken.bytes-bytes
+		taken.submits = taken.submits[:n:n]
+		in.signal()
+	}
 	if in.room != nil {
 		close(in.room)
 		in.room = nil

@@ -92,6 +92,11 @@ const (
 	maxWaitingBytes = 64 << 20
 )
 
+// maxRoundBytes bounds the commands of one round, but for a single larger one. A
+// leader that writes sends no heartbeats meanwhile, so a write must be over in a
+// fraction of an election timeout, also on a slow disk.
+const maxRoundBytes = 4 << 20
+
 // Server runs one server of a cluster. Its methods may be called by any
 // goroutine.
 type Server struct {

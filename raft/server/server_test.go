@@ -371,6 +371,37 @@ func TestGivenUpSubmitsAreBoundedInBytes(t *testing.T) {
 	})
 }
 
+// Many large commands wait: they are taken in portions, so that a leader with a
+// slow disk has its heartbeats sent in between. None is forgotten.
+func TestLargeCommandsAreTakenInPortions(t *testing.T) {
+	in := newInbox()
+	put := func(bytes int) { require.True(t, in.putSubmit(submit{command: make([]byte, bytes)})) }
+	var taken []int // commands in each portion
+	takeAll := func() {
+		taken = nil
+		for len(in.wake) > 0 {
+			<-in.wake
+			taken = append(taken, len(in.take().submits))
+		}
+		require.Zero(t, in.waiting.bytes)
+	}
+	for range 10 {
+		put(1 << 20)
+	}
+	takeAll()
+	require.Equal(t, []int{4, 4, 2}, taken)
+	put(1)
+	put(maxRoundBytes + 1)
+	put(1)
+	takeAll()
+	require.Equal(t, []int{1, 1, 1}, taken)
+	for range 1000 {
+		put(100)
+	}
+	takeAll()
+	require.Equal(t, []int{1000}, taken)
+}
+
 // The same for reads that no majority confirms. The leader resigns soon, and until
 // then it takes so many.
 func TestGivenUpReadsAreBounded(t *testing.T) {
