@@ -52,11 +52,12 @@ func benchCommand() *cobra.Command {
 	f.addTo(cmd)
 	flags := cmd.Flags()
 	flags.IntVar(&c.Clients, "clients", 64, "calls at once")
-	flags.BoolVar(&c.Shared, "shared", false, "all calls through one client, with one session")
+	flags.BoolVar(&c.Shared, "shared-client", false, "all calls through one client, whose calls travel together")
 	flags.DurationVar(&c.Duration, "duration", 10*time.Second, "how long calls are begun")
 	flags.IntVar(&c.Calls, "calls", 0, "end after so many calls; 0 means when the time is over")
 	flags.Float64Var(&c.Rate, "rate", 0, "calls begun in a second, whether or not earlier ones have ended; 0 means as fast as they end")
 	flags.Float64Var(&c.Writes, "writes", 1, "the share of puts, from 0 to 1; the rest are gets")
+	flags.IntVar(&c.Batch, "batch", 1, "so many puts in each call that writes; they are counted one by one")
 	flags.StringVar(&reads, "reads", "linearizable", "level of the gets: linearizable, lease, log or stale")
 	flags.IntVar(&c.ValueBytes, "value-bytes", 100, "size of the values")
 	flags.IntVar(&c.Keys, "keys", 10_000, "how many keys")
@@ -125,7 +126,7 @@ func (f *clientFlags) printBench(cmd *cobra.Command, r load.Report) error {
 	}
 	rows := [][]any{{"SECOND", "APPLIED", "FAILED", "P50", "P99", "LONGEST"}}
 	for i, s := range r.Timeline {
-		rows = append(rows, []any{i, s.Applied, s.Failed, s.P50, s.P99, s.Max})
+		rows = append(rows, []any{i, s.Applied, s.Failed, load.Round(s.P50), load.Round(s.P99), load.Round(s.Max)})
 	}
 	return printTable(out, rows...)
 }

@@ -20,8 +20,9 @@ func (r Report) WriteHTML(w io.Writer, title string) error {
 		Width       float64
 		Most        int
 		Rows        []Second
-	}{Title: title, Text: r.String(), Rows: r.Timeline}
+	}{Title: title, Text: r.String()}
 	for _, s := range r.Timeline {
+		page.Rows = append(page.Rows, Second{s.Applied, s.Failed, Round(s.P50), Round(s.P99), Round(s.Max)})
 		page.Most = max(page.Most, s.Applied+s.Failed)
 	}
 	const height, step = 200.0, 12.0

@@ -33,6 +33,7 @@ type Config struct {
 	Rate float64
 
 	Writes       float64         // the share of puts, from 0 to 1; the rest are gets
+	Batch        int             // so many puts in each call that writes; zero means 1. The report counts them one by one
 	ValueBytes   int             // zero means 100
 	Keys         int             // zero means 10000
 	Distribution Distribution    // of the keys; "" means Uniform
@@ -68,11 +69,12 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Calls == 0 {
 		c.Duration = cmp.Or(c.Duration, 10*time.Second)
 	}
+	c.Batch = cmp.Or(c.Batch, 1)
 	c.ValueBytes = cmp.Or(c.ValueBytes, 100)
 	c.Keys = cmp.Or(c.Keys, 10_000)
 	c.CallTimeout = cmp.Or(c.CallTimeout, 10*time.Second)
 	switch {
-	case c.Clients < 0 || c.Duration < 0 || c.Calls < 0 || c.ValueBytes < 0 || c.Keys < 0 || c.Rate < 0 || c.CallTimeout < 0:
+	case c.Clients < 0 || c.Duration < 0 || c.Calls < 0 || c.ValueBytes < 0 || c.Keys < 0 || c.Batch < 0 || c.Rate < 0 || c.CallTimeout < 0:
 		return c, errors.New("a negative number makes no sense here")
 	case c.Writes < 0 || c.Writes > 1:
 		return c, fmt.Errorf("the share of writes is %v; it must be from 0 to 1", c.Writes)
@@ -154,20 +156,36 @@ func (r *run) work(ctx context.Context, client *kvclient.KVClient, number int) {
 			}
 		}
 		callCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.config.CallTimeout)
-		var err error
-		if r.config.Check {
-			t := token{run: r.name, client: number, n: len(tokens)}
-			_, err = client.Append(callCtx, t.key(), t.text())
-			t.outcome = outcomeOf(err)
-			tokens = append(tokens, t)
-		} else {
-			err = r.call(callCtx, client, r.key(n, random, zipf), random)
+		var errs []error
+		switch {
+		case r.config.Check:
+			appends := make([]kvclient.Write, r.config.Batch)
+			for i := range appends {
+				t := token{run: r.name, client: number, n: len(tokens)}
+				appends[i] = kvclient.Write{Op: kvclient.OpAppend, Key: t.key(), Value: t.text()}
+				tokens = append(tokens, t)
+			}
+			errs = write(callCtx, client, appends)
+			for i, err := range errs {
+				tokens[len(tokens)-len(errs)+i].outcome = outcomeOf(err)
+			}
+		case random.Float64() < r.config.Writes:
+			puts := make([]kvclient.Write, r.config.Batch)
+			for i := range puts {
+				puts[i] = kvclient.Write{Op: kvclient.OpPut, Key: r.key(n*int64(r.config.Batch)+int64(i), random, zipf), Value: r.value}
+			}
+			errs = write(callCtx, client, puts)
+		default:
+			_, err := client.Get(callCtx, r.key(n, random, zipf), kvclient.WithConsistency(r.config.Consistency))
+			errs = []error{err}
 		}
 		cancel()
 		now := time.Now()
-		samples = append(samples, sample{ended: now.Sub(r.began), took: now.Sub(due), outcome: outcomeOf(err)})
-		if err != nil {
-			r.note(err)
+		for _, err := range errs {
+			samples = append(samples, sample{ended: now.Sub(r.began), took: now.Sub(due), outcome: outcomeOf(err)})
+			if outcomeOf(err) != Applied {
+				r.note(err)
+			}
 		}
 	}
 	r.mu.Lock()
@@ -176,14 +194,22 @@ func (r *run) work(ctx context.Context, client *kvclient.KVClient, number int) {
 	r.tokens = append(r.tokens, tokens...)
 }
 
-func (r *run) call(ctx context.Context, client *kvclient.KVClient, key string, random *mathrand.Rand) error {
-	var err error
-	if random.Float64() < r.config.Writes {
-		_, err = client.Put(ctx, key, r.value)
-	} else {
-		_, err = client.Get(ctx, key, kvclient.WithConsistency(r.config.Consistency))
+// write carries out one write, or several as a batch, and returns how each ended.
+func write(ctx context.Context, client *kvclient.KVClient, writes []kvclient.Write) []error {
+	if len(writes) > 1 {
+		var errs []error
+		for _, result := range client.Batch(ctx, writes) {
+			errs = append(errs, result.Err)
+		}
+		return errs
 	}
-	return err
+	var err error
+	if w := writes[0]; w.Op == kvclient.OpAppend {
+		_, err = client.Append(ctx, w.Key, w.Value)
+	} else {
+		_, err = client.Put(ctx, w.Key, w.Value)
+	}
+	return []error{err}
 }
 
 func (r *run) key(n int64, random *mathrand.Rand, zipf *mathrand.Zipf) string {
@@ -209,7 +235,7 @@ func (r *run) note(err error) {
 func outcomeOf(err error) Outcome {
 	var unknown *kvclient.UnknownError
 	switch {
-	case err == nil:
+	case err == nil, errors.Is(err, kvclient.ErrDuplicate):
 		return Applied
 	case errors.As(err, &unknown):
 		return Unknown

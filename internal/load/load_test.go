@@ -29,13 +29,15 @@ func TestLoad(t *testing.T) {
 		"one client":  {Calls: 50, Clients: 8, Shared: true, Writes: 1, Distribution: Zipf},
 		"open loop":   {Duration: 500 * time.Millisecond, Clients: 8, Rate: 200, Writes: 1, Distribution: Sequential},
 		"checked":     {Calls: 200, Clients: 4, Check: true},
+		"batches":     {Calls: 20, Clients: 4, Writes: 1, Batch: 30, Distribution: Sequential},
+		"all of it":   {Calls: 20, Clients: 40, Shared: true, Check: true, Batch: 30},
 	} {
 		c.Endpoints = []string{addr}
 		report, err := Run(t.Context(), c)
 		require.NoError(t, err, name)
 		require.Empty(t, report.Errors, name)
 		if c.Calls > 0 {
-			require.Equal(t, c.Calls, report.Calls[Applied], name)
+			require.Equal(t, c.Calls*max(1, c.Batch), report.Calls[Applied], name)
 		} else {
 			require.InDelta(t, 100, report.Calls[Applied], 20, name)
 		}
@@ -50,6 +52,7 @@ func TestLoad(t *testing.T) {
 func TestConfigThatCannotBe(t *testing.T) {
 	for name, c := range map[string]Config{
 		"clients":      {Clients: -1},
+		"batch":        {Batch: -1},
 		"share":        {Writes: 1.5},
 		"distribution": {Distribution: "even"},
 	} {

@@ -108,8 +108,8 @@ func (r Report) String() string {
 		r.Calls[Applied], r.Calls[NotApplied], r.Calls[Unknown], r.Elapsed.Round(time.Millisecond), r.Throughput())
 	if len(r.Latencies) > 0 {
 		fmt.Fprintf(&b, "latency: p50 %v, p99 %v, p99.9 %v, longest %v; longest gap %v\n",
-			round(Percentile(r.Latencies, 50)), round(Percentile(r.Latencies, 99)), round(Percentile(r.Latencies, 99.9)),
-			round(r.Latencies[len(r.Latencies)-1]), round(r.LongestGap))
+			Round(Percentile(r.Latencies, 50)), Round(Percentile(r.Latencies, 99)), Round(Percentile(r.Latencies, 99.9)),
+			Round(r.Latencies[len(r.Latencies)-1]), Round(r.LongestGap))
 	}
 	for _, o := range Outcomes {
 		if e := r.Errors[o]; e != "" {
@@ -119,7 +119,8 @@ func (r Report) String() string {
 	return b.String()
 }
 
-func round(d time.Duration) time.Duration {
+// Round returns d with the digits that mean something.
+func Round(d time.Duration) time.Duration {
 	if d > 10*time.Millisecond {
 		return d.Round(100 * time.Microsecond)
 	}
