@@ -29,6 +29,30 @@ func (s *simulation) gather(call *clientCall) {
 	})
 }
 
+// An Idempotency-Key may also stand for a whole batch. That is one request: all of
+// it was carried out before, or nothing, and it is sent again as it was.
+
+// drawMembers lets a client with keys want more under the key of a call.
+func (s *simulation) drawMembers(call *clientCall) {
+	c := call.client
+	for range c.ends.between(1, 2) {
+		op := s.drawOperation(c)
+		m := s.newCall(c, op)
+		m.level, m.lead = byLog, call
+		call.members = append(call.members, m)
+	}
+}
+
+// keyedBatch returns the command of a call and its members.
+func (c *clientCall) keyedBatch() machine.Command {
+	command := machine.Command{Kind: machine.KindBatch, ClientID: c.key, RequestID: 1}
+	command.Operations = append(command.Operations, c.command)
+	for _, m := range c.members {
+		command.Operations = append(command.Operations, m.command)
+	}
+	return command
+}
+
 // batchOf returns the command with the operations of several calls.
 func batchOf(parts []part) machine.Command {
 	c := machine.Command{Kind: machine.KindBatch}

@@ -30,6 +30,7 @@ type life struct {
 	open     bool
 	lastUse  machine.LogTime
 	executed map[uint64]raft.Index
+	keys     int // how many it counts for, of the keys that there may be; 0 if it is none
 }
 
 func newBook() book {
@@ -45,28 +46,40 @@ func (s *simulation) judgeSessions(index raft.Index, c *machine.Command, entry *
 	b.now = max(b.now, c.Stamp)
 	expired, evicted := b.expire(s), 0
 	all := operations(&entry.result)
-	if c.Kind == machine.KindBatch {
-		s.count(BatchSent)
-	}
-	for i := range all {
-		o := c
-		if c.Kind == machine.KindBatch {
-			o = &c.Operations[i]
-		}
-		gone, anew, err := b.operation(index, o, &all[i])
+	note := func(a *machine.Applied, gone int, anew bool, err error) bool {
 		if err != nil {
 			s.fail("session", "index %d: %v", index, err)
 		}
-		if all[i].Result.Status == api.StatusBusy {
+		if a.Result.Status == api.StatusBusy {
 			s.count(NoRoomForSession)
 		}
-		evicted += gone
 		if anew {
 			s.count(ExecutedAnew)
-			if entry.anew == nil {
-				entry.anew = make([]bool, len(all))
+		}
+		evicted += gone
+		return anew
+	}
+	switch {
+	case c.Kind != machine.KindBatch:
+		gone, anew, err := b.operation(index, c, &all[0])
+		if note(&all[0], gone, anew, err) {
+			entry.anew = []bool{true}
+		}
+	case c.RequestID > 0: // one request, with a key
+		gone, anew, err := b.write(index, c, &entry.result)
+		if note(&entry.result, gone, anew, err) {
+			entry.anew = slices.Repeat([]bool{true}, len(all))
+		}
+	default:
+		s.count(BatchSent)
+		for i := range all {
+			gone, anew, err := b.operation(index, &c.Operations[i], &all[i])
+			if note(&all[i], gone, anew, err) {
+				if entry.anew == nil {
+					entry.anew = make([]bool, len(all))
+				}
+				entry.anew[i] = true
 			}
-			entry.anew[i] = true
 		}
 	}
 	s.coverage[SessionEvicted] += int64(evicted)
@@ -99,12 +112,12 @@ func (b *book) operation(index raft.Index, c *machine.Command, a *machine.Applie
 	case c.Kind == machine.KindSettings && ok:
 		b.settings = c.Settings
 	case c.Kind == machine.KindOpenSession:
-		room, evicted := b.makeRoom(c.ClientID)
+		room, evicted := b.makeRoom(c)
 		if room != ok {
 			return evicted, false, fmt.Errorf("%s wants a session, there is room: %t, and it is told %s", c.ClientID, room, a.Result.Status)
 		}
 		if ok {
-			_, err = b.begin(c.ClientID)
+			_, err = b.begin(c)
 		}
 		return evicted, false, err
 	case c.Kind == machine.KindCloseSession:
@@ -118,6 +131,12 @@ func (b *book) operation(index raft.Index, c *machine.Command, a *machine.Applie
 }
 
 func (b *book) write(index raft.Index, c *machine.Command, a *machine.Applied) (evicted int, anew bool, err error) {
+	if n := uint64(len(c.Operations)); b.settings.RetentionMillis > 0 && n > b.settings.MaxKeys {
+		if a.Result.Status != api.StatusTooLarge {
+			err = fmt.Errorf("a batch of %d under one key is answered %s", n, a.Result.Status)
+		}
+		return 0, false, err
+	}
 	l := b.lives[c.ClientID]
 	if l == nil || !l.open {
 		expired, busy := a.Result.Status == api.StatusSessionExpired, a.Result.Status == api.StatusBusy
@@ -128,13 +147,13 @@ func (b *book) write(index raft.Index, c *machine.Command, a *machine.Applied) (
 			return 0, false, err
 		}
 		var room bool
-		if room, evicted = b.makeRoom(c.ClientID); !room {
+		if room, evicted = b.makeRoom(c); !room {
 			if !busy {
 				err = fmt.Errorf("there is no room for %q, and it is answered %s", c.ClientID, a.Result.Status)
 			}
 			return evicted, false, err
 		}
-		if l, err = b.begin(c.ClientID); err != nil {
+		if l, err = b.begin(c); err != nil {
 			return evicted, false, err
 		}
 	}
@@ -156,9 +175,9 @@ func (b *book) write(index raft.Index, c *machine.Command, a *machine.Applied) (
 	return evicted, b.met[a.Identity] < l.nth, nil
 }
 
-// begin opens a session. An issued id has only one, ever.
-func (b *book) begin(id api.ClientID) (*life, error) {
-	nth := 1
+// begin opens a session for the client of c. An issued id has only one, ever.
+func (b *book) begin(c *machine.Command) (*life, error) {
+	id, nth := c.ClientID, 1
 	if before := b.lives[id]; before != nil {
 		if machine.IsIssued(id) {
 			return nil, fmt.Errorf("%s has a session for the second time", id)
@@ -166,27 +185,31 @@ func (b *book) begin(id api.ClientID) (*life, error) {
 		nth = before.nth + 1
 	}
 	l := &life{id: id, nth: nth, open: true, lastUse: b.now, executed: map[uint64]raft.Index{}}
+	if machine.IsKey(id) {
+		l.keys = max(1, len(c.Operations))
+	}
 	b.lives[id] = l
 	b.open = append(b.open, l)
 	b.use(l)
 	return l, nil
 }
 
-// makeRoom sees to it that there is room for a session of id, if that may be.
-func (b *book) makeRoom(id api.ClientID) (room bool, evicted int) {
+// makeRoom sees to it that there is room for a session of the client of c, if that
+// may be.
+func (b *book) makeRoom(c *machine.Command) (room bool, evicted int) {
 	if b.settings.RetentionMillis == 0 {
 		return true, 0
 	}
-	keys := 0
+	keys, sessions := 0, 0
 	for _, l := range b.open {
-		if machine.IsKey(l.id) {
-			keys++
+		if keys += l.keys; l.keys == 0 {
+			sessions++
 		}
 	}
-	if machine.IsKey(id) {
-		return uint64(keys) < b.settings.MaxKeys, 0
+	if machine.IsKey(c.ClientID) {
+		return uint64(keys+max(1, len(c.Operations))) <= b.settings.MaxKeys, 0
 	}
-	if uint64(len(b.open)-keys) < b.settings.MaxSessions {
+	if uint64(sessions) < b.settings.MaxSessions {
 		return true, 0
 	}
 	for _, l := range b.open {

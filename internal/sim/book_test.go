@@ -75,6 +75,15 @@ func TestBookKnowsWhatIsAnew(t *testing.T) {
 		})
 	}
 	st := newStory(t)
+	keyed := machine.Command{Kind: machine.KindBatch, ClientID: key, RequestID: 1, Operations: []machine.Command{{Kind: machine.KindDelete, Key: "x"}}}
+	require.Nil(t, st.tell(10, keyed, nil).anew)
+	require.Nil(t, st.tell(20, keyed, nil).anew)
+	require.Equal(t, []bool{true}, st.tell(120, keyed, nil).anew, "a batch with a key is one request")
+	keyed.Operations = append(keyed.Operations, keyed.Operations[0])
+	require.Nil(t, st.tell(220, keyed, nil).anew)
+	require.Nil(t, st.s.failure, "more operations than there may be keys")
+
+	st = newStory(t)
 	for _, c := range []machine.Command{
 		opens(issuedA), appends(issuedA, 1), opens(issuedB), appends(issuedA, 1), // evicted
 		appends(issuedB, 1), closes(issuedB), appends(issuedB, 1),

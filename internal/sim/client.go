@@ -70,7 +70,14 @@ type clientCall struct {
 	resumed  bool // another process than the one that began it goes on with it
 	doubled  bool // somebody on the way has sent a copy
 	renewed  bool // its session had ended, and it was sent once more under another
-	refused  bool // the last answer was that its condition does not hold
+
+	// The calls that share its Idempotency-Key and travel with it as one batch; and
+	// of each of these, the one that makes the attempts for all.
+	key     api.ClientID
+	members []*clientCall
+	lead    *clientCall
+
+	refused bool // the last answer was that its condition does not hold
 
 	places  []spot     // under which it may stand in the log
 	settled raft.Index // of the entry that has answered it
@@ -241,6 +248,24 @@ func ledger(i int) string { return fmt.Sprint("ledger", i) }
 
 // begin starts a call.
 func (s *simulation) begin(c *client, op lincheck.Operation) {
+	call := s.newCall(c, op)
+	if op.Kind != lincheck.Get && c.manner == keyed {
+		s.giveKey(call)
+	}
+	if op.Kind == lincheck.Get || c.manner == anonymous || c.manner == keyed {
+		s.try(call)
+		return
+	}
+	c.waiting = append(c.waiting, call)
+	if c.id == "" {
+		s.registerClient(c)
+		return
+	}
+	s.sendWaiting(c)
+}
+
+// newCall returns a call whose caller gives it up after a while.
+func (s *simulation) newCall(c *client, op lincheck.Operation) *clientCall {
 	op.Client = c.index
 	op.Call = s.tick()
 	call := &clientCall{client: c, op: op, patience: s.plan.patience, pause: s.plan.electionTimeout / 8}
@@ -258,19 +283,7 @@ func (s *simulation) begin(c *client, op lincheck.Operation) {
 			s.end(call)
 		})
 	}
-	if op.Kind != lincheck.Get && c.manner == keyed {
-		s.giveKey(call)
-	}
-	if op.Kind == lincheck.Get || c.manner == anonymous || c.manner == keyed {
-		s.try(call)
-		return
-	}
-	c.waiting = append(c.waiting, call)
-	if c.id == "" {
-		s.registerClient(c)
-		return
-	}
-	s.sendWaiting(c)
+	return call
 }
 
 // drawLevel draws how fresh a read has to be. The probe's have no choice.
@@ -332,11 +345,16 @@ func (s *simulation) registerClient(c *client) {
 // try makes one attempt at a call, alone or together with others.
 func (s *simulation) try(call *clientCall) {
 	call.attempt++
-	if s.plan.batching && call.level == byLog && !call.register && !call.closes {
+	if s.plan.batching && call.level == byLog && !call.register && !call.closes && call.members == nil {
 		s.gather(call)
 		return
 	}
-	s.request(call.client, []part{{call, call.attempt}})
+	parts := []part{{call, call.attempt}}
+	for _, m := range call.members {
+		m.attempt = call.attempt
+		parts = append(parts, part{m, m.attempt})
+	}
+	s.request(call.client, parts)
 }
 
 // part is an attempt at a call, as a request carries it. If the call has gone on
@@ -363,12 +381,15 @@ func (s *simulation) request(c *client, parts []part) {
 	if len(parts) > 1 {
 		r.command = batchOf(parts)
 	}
+	if call.members != nil {
+		r.command = call.keyedBatch()
+	}
 	if r.command.RequestID == 0 {
 		r.command.Nonce = s.nonce() // names this attempt only
 	}
 	for i, p := range parts {
 		p.call.asked, p.call.waits = asked, true
-		if p.call.command.RequestID == 0 {
+		if r.command.RequestID == 0 && p.call.command.RequestID == 0 {
 			p.call.places = append(p.call.places, spot{machine.Identity{Nonce: r.command.Nonce}, i})
 		}
 	}
@@ -501,7 +522,7 @@ func (s *simulation) answeredCall(r *request, call *clientCall, result machine.R
 			s.count(ResumedFound)
 		}
 		s.end(call)
-	case api.StatusConditionFailed:
+	case api.StatusConditionFailed, api.StatusTooLarge: // more operations than keys may be
 		s.end(call)
 	case api.StatusWindowExceeded:
 		// The next copy says how far the client has come by then. Else, with a window
@@ -534,6 +555,9 @@ func (s *simulation) answeredCall(r *request, call *clientCall, result machine.R
 
 // again makes another attempt after a pause, if there may be one.
 func (s *simulation) again(call *clientCall, hint raft.ServerID) {
+	if call.lead != nil {
+		return // who makes the attempts does so
+	}
 	if call.once() && call.outcome.Outcome() == api.OutcomeUnknown {
 		s.end(call)
 		return
@@ -568,7 +592,7 @@ func (s *simulation) double(r *request) {
 		return
 	}
 	second := &request{client: c, parts: r.parts, command: r.command}
-	if second.command.Kind == machine.KindBatch {
+	if second.command.RequestID == 0 { // each server makes its own
 		second.command.Nonce = s.nonce()
 	}
 	for _, p := range r.parts {
@@ -672,7 +696,9 @@ func (s *simulation) end(call *clientCall) {
 	s.tell(c, "%s", call.op.Text())
 	s.history = append(s.history, call)
 	s.closeIfDone(c)
-	s.nextCall(c)
+	if call.lead == nil {
+		s.nextCall(c)
+	}
 }
 
 var outcomes = map[api.Outcome]lincheck.Outcome{

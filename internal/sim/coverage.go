@@ -125,6 +125,7 @@ const (
 	EndedMeetsLateCopy
 	RenewedSession
 	KeyReplayed
+	KeyedBatchReplayed
 	KeyTaken
 	KeyExpired
 	ExecutedAnew
@@ -250,6 +251,7 @@ var eventNames = [events]string{
 	EndedMeetsLateCopy:         "late copies that found their session ended",
 	RenewedSession:             "writes sent once more under a new session",
 	KeyReplayed:                "writes replayed by their Idempotency-Key",
+	KeyedBatchReplayed:         "operations replayed by the key of their batch",
 	KeyTaken:                   "Idempotency-Keys used for another write",
 	KeyExpired:                 "Idempotency-Keys expired",
 	ExecutedAnew:               "writes carried out anew when the promise of a chosen id or a key had ended",

@@ -29,6 +29,7 @@ func (d *plan) lifetimes(s *source) {
 	for range s.between(0, 2) {
 		d.oddClients = append(d.oddClients, keyed)
 	}
+	d.sharedKeys = pick(s, 0, 300, 600)
 	d.closing = rate(s, pick(s, 50, 300))
 	d.conditions = rate(s, pick(s, 100, 400))
 	if d.width > 1 && !s.oneIn(3) {
@@ -47,8 +48,8 @@ func (d *plan) describeLifetimes(b *strings.Builder) {
 	if !d.sessionsEnd() {
 		return
 	}
-	fmt.Fprintf(b, "sessions last %d ms, at most %d, and %d keys; duplicates only reported %t; of 1000 calls %d close theirs, of 1000 writes %d have a condition; batches %t, gathered for %v; log clocks at %v/1000\n",
-		d.settings.RetentionMillis, d.settings.MaxSessions, d.settings.MaxKeys, d.settings.ReportDuplicates, d.closing, d.conditions, d.batching, d.gather, d.clockSpeed)
+	fmt.Fprintf(b, "sessions last %d ms, at most %d, and %d keys; duplicates only reported %t; of 1000 calls %d close theirs, of 1000 writes %d have a condition, of 1000 with a key %d share it; batches %t, gathered for %v; log clocks at %v/1000\n",
+		d.settings.RetentionMillis, d.settings.MaxSessions, d.settings.MaxKeys, d.settings.ReportDuplicates, d.closing, d.conditions, d.sharedKeys, d.batching, d.gather, d.clockSpeed)
 }
 
 // sessionsEnd reports whether a session may end within a run.
@@ -101,7 +102,17 @@ func (s *simulation) giveKey(call *clientCall) {
 	if taken := c.ends.oneIn(10); c.keys == 0 || !taken || call.op.Kind == lincheck.Delete {
 		c.keys++
 	}
-	call.command.ClientID, call.command.RequestID = machine.NewKeyID(fmt.Sprintf("key %d of %d", c.keys, c.index)), 1
+	call.key = machine.NewKeyID(fmt.Sprintf("key %d of %d", c.keys, c.index))
+	if c.ends.chance(s.plan.sharedKeys) {
+		s.drawMembers(call)
+		identity := call.keyedBatch().Identity()
+		call.places = append(call.places, spot{identity, 0})
+		for i, m := range call.members {
+			m.places = append(m.places, spot{identity, i + 1})
+		}
+		return
+	}
+	call.command.ClientID, call.command.RequestID = call.key, 1
 	call.places = append(call.places, spot{identity: call.command.Identity()})
 }
 
@@ -124,8 +135,8 @@ func (s *simulation) sessionEnded(call *clientCall, result machine.Result) {
 		s.fail("session", "client %d was given %s and is told %s", c.index, id, result.Error)
 		return
 	}
-	if call.outcome.Outcome() != api.OutcomeNotApplied || call.renewed && c.script == nil {
-		s.end(call)
+	if call.outcome.Outcome() != api.OutcomeNotApplied || call.renewed && c.script == nil || call.doubled {
+		s.end(call) // of a doubled request it would only believe that nothing was done
 		return
 	}
 	if c.id == id {
@@ -166,8 +177,11 @@ func (s *simulation) closeIfDone(c *client) {
 func (s *simulation) countDuplicate(c *machine.Command, first carriage, entry machine.Identity) {
 	batched := func(id machine.Identity) bool { return id.RequestID == 0 }
 	switch {
-	case machine.IsKey(c.ClientID):
+	case machine.IsKey(entry.ClientID) && entry == first.entry:
 		s.count(KeyReplayed)
+		if c.RequestID == 0 {
+			s.count(KeyedBatchReplayed)
+		}
 	case batched(first.entry) || batched(entry):
 		s.count(BatchSplit)
 	}

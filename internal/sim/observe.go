@@ -296,7 +296,11 @@ func describe(c machine.Command) string {
 		for _, o := range c.Operations {
 			each = append(each, describe(o))
 		}
-		return "batch: " + strings.Join(each, "; ")
+		text = "batch"
+		if machine.IsKey(c.ClientID) {
+			text += fmt.Sprintf(" (key %s)", keyOf(c.ClientID))
+		}
+		return text + ": " + strings.Join(each, "; ")
 	case machine.KindGet:
 		return "get " + c.Key
 	case machine.KindPut:
@@ -318,11 +322,16 @@ func describe(c machine.Command) string {
 	}
 	switch {
 	case machine.IsKey(c.ClientID):
-		text += fmt.Sprintf(" (key %s)", strings.TrimPrefix(string(c.ClientID), string(machine.NewKeyID(""))))
+		text += fmt.Sprintf(" (key %s)", keyOf(c.ClientID))
 	case c.RequestID != 0:
 		text += fmt.Sprintf(" (%s #%d)", short(string(c.ClientID)), c.RequestID)
 	}
 	return text
+}
+
+// keyOf returns the Idempotency-Key of which an id was made.
+func keyOf(id api.ClientID) string {
+	return strings.TrimPrefix(string(id), string(machine.NewKeyID("")))
 }
 
 // short cuts an id that a server made; what is left still tells them apart.

@@ -86,6 +86,7 @@ type plan struct {
 	batching   bool          // calls that a client makes at the same time travel together
 	gather     time.Duration // how long a batch waits for more
 	conditions int           // per mille of the writes that have one
+	sharedKeys int           // per mille of the writes with a key that share it with others, as a batch
 	closing    int           // per mille of the calls after which a client closes its session
 	clockSpeed []int         // per node: thousandths of true speed at which its clock runs
 }

@@ -64,6 +64,9 @@ type request struct {
 // identified reports whether every write in the request has an identity, so that
 // a second copy does no harm.
 func (r *request) identified() bool {
+	if r.command.RequestID > 0 {
+		return true
+	}
 	for _, p := range r.parts {
 		if p.call.command.RequestID == 0 && (len(r.parts) == 1 || p.call.op.Kind != lincheck.Get) {
 			return false
@@ -443,10 +446,10 @@ func (s *simulation) tookEffect(n *node, e raft.CommitEntry, c *machine.Command,
 	}
 	switch a.Event {
 	case machine.EventCommitted:
-		s.executedIn[a.Identity] = carriage{e.Term, carried.identity}
+		s.executedIn[at.identity] = carriage{e.Term, carried.identity}
 	case machine.EventDuplicate:
 		s.count(DuplicateAnswered)
-		first, known := s.executedIn[a.Identity]
+		first, known := s.executedIn[at.identity]
 		if known && first.term != e.Term {
 			s.count(DuplicateAfterLeaderChange)
 		}
