@@ -556,7 +556,7 @@ func TestCloseEndsATrip(t *testing.T) {
 // never, unknown is at most once.
 func TestCoalescedCallsAreNotLiedTo(t *testing.T) {
 	seen := map[string]int{}
-	for seed := range uint64(100) {
+	for seed := range uint64(30) {
 		synctest.Test(t, func(t *testing.T) {
 			n := &badNetwork{fakeCluster: newFakeCluster(), chance: rand.New(rand.NewPCG(seed, 8))}
 			c := New([]string{"a", "b", "c"})

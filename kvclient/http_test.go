@@ -600,8 +600,11 @@ func TestConditionsAndBytes(t *testing.T) {
 // the key, in a form that the server reads as it was given.
 func TestIdempotencyKey(t *testing.T) {
 	const key = `order "7", \ a`
+	var mu sync.Mutex
 	var got []string
 	c, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
 		body, _ := io.ReadAll(r.Body)
 		parsed, err := api.ParseIdempotencyKey(r.Header.Values(api.HeaderIdempotencyKey))
 		got = append(got, fmt.Sprintf("%s %s %s %v", r.URL.Path, body, parsed, err))

@@ -4,6 +4,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"testing"
 	"time"
 
@@ -23,10 +24,13 @@ func TestScanAllStaysWithItsServer(t *testing.T) {
 		{RespStatus: api.StatusOK, Outcome: api.OutcomeApplied, Items: []api.Item{{Key: "d"}}, Age: api.Age{AppliedIndex: 7}},
 	}
 	for _, gone := range []bool{false, true} {
+		var mu sync.Mutex
 		var requests []string
 		n := 0
 		c, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
 			body, _ := io.ReadAll(r.Body)
+			mu.Lock()
+			defer mu.Unlock()
 			requests = append(requests, string(body))
 			if gone && n == 3 {
 				cut(w)
@@ -38,7 +42,9 @@ func TestScanAllStaysWithItsServer(t *testing.T) {
 		othersAsked := 0
 		other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == api.PathScan {
+				mu.Lock()
 				othersAsked++
+				mu.Unlock()
 			}
 			writeAnswer(w, api.Refuse(api.StatusScanExpired, "not here"))
 		}))
@@ -53,6 +59,8 @@ func TestScanAllStaysWithItsServer(t *testing.T) {
 				keys = append(keys, item.Key)
 			}
 		}
+		mu.Lock()
+		defer mu.Unlock()
 		require.Equal(t, []string{
 			`{"Prefix":"","Limit":2}`,
 			`{"Prefix":"","After":"b","At":7,"Limit":2}`,
