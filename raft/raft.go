@@ -74,7 +74,7 @@ type Config struct {
 	MaxBacklogBytes int
 
 	// TrailingBytes is how much of the log is kept behind a snapshot, in bytes, for
-	// followers that are a little behind. Zero means 8 MiB.
+	// followers that are a little behind. Zero means 4 MiB.
 	TrailingBytes int
 
 	// DisablePreVote lets a timeout start an election at once, as in the paper.
@@ -206,7 +206,7 @@ func NewConsensusModule(config Config, saved PersistentState) (*ConsensusModule,
 		config.MaxBacklogBytes = 64 << 20
 	}
 	if config.TrailingBytes == 0 {
-		config.TrailingBytes = 8 << 20
+		config.TrailingBytes = 4 << 20
 	}
 	cm := &ConsensusModule{
 		id:          config.ID,
