@@ -61,6 +61,10 @@ func fail(err error) {
 	os.Exit(1)
 }
 
+// storeBytes bounds the values in the store where values are large: three servers
+// have them in memory here.
+const storeBytes = 100 << 20
+
 // curve is a row of points that differ in one thing.
 type curve struct {
 	name   string
@@ -90,7 +94,7 @@ func curvesOf(p point) []curve {
 	return []curve{
 		operations,
 		vary("clients", func(p *point, v int) { p.clients = v }, 1, 4, 16, 64, 256, 1024),
-		vary("values", func(p *point, v int) { p.valueBytes = v }, 10, 100, 1_000, 10_000, 100_000),
+		vary("values", func(p *point, v int) { p.valueBytes, p.keys = v, min(p.keys, storeBytes/v) }, 10, 100, 1_000, 10_000, 100_000),
 		vary("servers", func(p *point, v int) { p.servers = v }, 1, 3, 5, 7),
 		vary("history", func(p *point, v int) { p.keys = v }, 1_000, 10_000, 100_000, 1_000_000),
 	}

@@ -146,17 +146,18 @@ func all(clients []*client, do func(*client) error) error {
 	return first
 }
 
-// fill puts every key once.
+// fill puts every key once, in batches that a server takes.
 func fill(addr string, p point) error {
-	const fillers = 16
+	const fillers, bodyBytes = 16, 1 << 20
+	size := min(batchSize, max(1, bodyBytes/p.valueBytes))
 	p.op = "batch"
 	errs := make(chan error, fillers)
 	var filling sync.WaitGroup
 	for i := range fillers {
 		filling.Go(func() {
 			c, err := newClient(addr, p)
-			for at := i * batchSize; err == nil && at < p.keys; at += fillers * batchSize {
-				err = c.putBatch(func(n int) int { return min(at+n, p.keys-1) })
+			for at := i * size; err == nil && at < p.keys; at += fillers * size {
+				err = c.putBatch(size, func(n int) int { return min(at+n, p.keys-1) })
 			}
 			errs <- err
 		})
@@ -227,15 +228,15 @@ func (c *client) call() error {
 		return err
 	case "batch":
 		c.operations += batchSize
-		return c.putBatch(func(int) int { return rand.IntN(c.keys) })
+		return c.putBatch(batchSize, func(int) int { return rand.IntN(c.keys) })
 	}
 	return fmt.Errorf("there is no operation %q; there are put, get and batch", c.op)
 }
 
-// putBatch puts batchSize keys in one request.
-func (c *client) putBatch(key func(n int) int) error {
+// putBatch puts so many keys in one request.
+func (c *client) putBatch(size int, key func(n int) int) error {
 	c.body = append(c.body[:0], `{"Operations":[`...)
-	for n := range batchSize {
+	for n := range size {
 		if n > 0 {
 			c.body = append(c.body, ',')
 		}

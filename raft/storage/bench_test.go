@@ -21,6 +21,7 @@ func BenchmarkSave(b *testing.B) {
 			require.NoError(b, err)
 			defer s.Close()
 			es := entries(1, n, 128)
+			b.ReportAllocs()
 			b.SetBytes(int64(n * 128))
 			index := raft.Index(1)
 			for b.Loop() {
