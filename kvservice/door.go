@@ -33,7 +33,9 @@ type door struct {
 	bodies, answers            room
 }
 
-func newDoor() *door {
+func newDoor() *door { return newDoorWith(bodyRoom, answerRoom) }
+
+func newDoorWith(bodyRoom, answerRoom int) *door {
 	return &door{
 		requests:  make(places, maxRequests),
 		admin:     make(places, maxAdmin),

@@ -50,6 +50,7 @@ type NodeConfig struct {
 
 	patience patience  // zero means usualPatience
 	files    server.FS // nil means the operating system's
+	door     *door     // nil means the usual one
 
 	Logger *slog.Logger // nil discards
 }
@@ -111,6 +112,7 @@ func Start(config NodeConfig) (*Node, error) {
 		Logger:         config.Logger,
 	})
 	n.service.answerTime = n.patience.answer
+	n.service.door = cmp.Or(config.door, n.service.door)
 	// Some entries may wait here, so that Raft's loop and the updater do not
 	// have to take turns.
 	commitChan := make(chan raft.CommitEntry, 256)

@@ -1,6 +1,7 @@
 package kvservice
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"net/http"
@@ -21,8 +22,9 @@ type lone struct {
 	disk *slowDisk
 }
 
-// newLone starts a node that is a cluster of its own.
-func newLone(t *testing.T, patience patience) *lone {
+// newLone starts a node that is a cluster of its own, with the usual door unless
+// another one is given.
+func newLone(t *testing.T, patience patience, door ...*door) *lone {
 	checkLeaks := leaktest.CheckTimeout(t, 10*time.Second)
 	s := &system{t: t, dir: t.TempDir(), client: &http.Client{Transport: &http.Transport{}}, nodes: map[raft.ServerID]*Node{}}
 	l := &lone{system: s, disk: &slowDisk{}}
@@ -33,17 +35,18 @@ func newLone(t *testing.T, patience patience) *lone {
 		s.client.CloseIdleConnections()
 		checkLeaks()
 	})
-	l.start(patience)
+	l.start(patience, door...)
 	return l
 }
 
-func (l *lone) start(patience patience) {
+func (l *lone) start(patience patience, door ...*door) {
 	l.t.Helper()
 	n, err := Start(NodeConfig{
 		ID: 1, Data: filepath.Join(l.dir, "1"), HTTPAddr: "127.0.0.1:0", RaftAddr: "127.0.0.1:0",
 		Members:  map[raft.ServerID]string{1: "127.0.0.1:1"},
 		patience: patience,
 		files:    l.disk,
+		door:     cmp.Or(door...),
 	})
 	require.NoError(l.t, err)
 	l.nodes[1] = n

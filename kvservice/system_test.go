@@ -36,15 +36,17 @@ type system struct {
 	trailing int       // NodeConfig.TrailingBytes
 	files    server.FS // NodeConfig's
 	election time.Duration
+	door     func() *door // NodeConfig's; nil means the usual one
 
 	duplicates map[raft.ServerID]api.Duplicates // NodeConfig.Duplicates
 }
 
-func newSystem(t *testing.T) *system { return newSystemOn(t, nil, 0) }
+func newSystem(t *testing.T) *system { return newSystemOn(t, nil, 0, nil) }
 
-// newSystemOn is newSystem with files of another kind and an election timeout.
-func newSystemOn(t *testing.T, files server.FS, election time.Duration) *system {
-	return newSystemWith(t, func(s *system) { s.files, s.election = files, election })
+// newSystemOn is newSystem with files of another kind, an election timeout, and
+// other bounds.
+func newSystemOn(t *testing.T, files server.FS, election time.Duration, door func() *door) *system {
+	return newSystemWith(t, func(s *system) { s.files, s.election, s.door = files, election, door })
 }
 
 // newSystemWith is newSystem with what prepare sets before the nodes start.
@@ -108,6 +110,9 @@ func (s *system) start(id raft.ServerID) {
 	s.t.Helper()
 	config := s.config(id)
 	config.RaftListener = s.lend(id)
+	if s.door != nil {
+		config.door = s.door()
+	}
 	n, err := Start(config)
 	require.NoError(s.t, err)
 	s.nodes[id] = n
