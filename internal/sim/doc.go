@@ -27,7 +27,8 @@
 //	disk.go      what survives a crash, and how a save fails
 //	node.go      a server: its loop, its timers, its crashes
 //	service.go   the key/value service of a server
-//	client.go    clients that time out, retry and give up
+//	client.go    clients and their calls
+//	attempts.go  clients that time out, retry and give up
 //	faults.go    what goes wrong, and when
 //	chapters.go  snapshots, reads, members, transfers (snapshots.go, reads.go, members.go, handover.go)
 //	lifetimes.go sessions that end, conditions, keys, clocks that jump
