@@ -74,7 +74,7 @@ raftkv member add takes it in. After its first start it asks nobody.`,
 				fmt.Fprintln(cmd.OutOrStdout(), hint)
 			}
 			if f.pprof != "" {
-				if err := serveProfiles(f.pprof); err != nil {
+				if _, err := serveProfiles(f.pprof); err != nil {
 					return err
 				}
 			}
