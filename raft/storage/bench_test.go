@@ -33,6 +33,21 @@ func BenchmarkSave(b *testing.B) {
 	}
 }
 
+// The steady state: a Save uses the memory of the one before. (docs/performance.md)
+func TestSaveAllocatesNextToNothing(t *testing.T) {
+	s, err := storage.Open(t.TempDir(), storage.Options{Identity: identity})
+	require.NoError(t, err)
+	defer s.Close()
+	es := entries(1, 64, 128)
+	index := raft.Index(1)
+	require.LessOrEqual(t, testing.AllocsPerRun(20, func() {
+		if err := s.Save(saveAt(1, index, es...)); err != nil {
+			t.Error(err)
+		}
+		index += 64
+	}), 2.0)
+}
+
 // BenchmarkOpen reads a log of 100,000 entries of 128 bytes.
 func BenchmarkOpen(b *testing.B) {
 	dir, n := b.TempDir(), 100_000

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"raftkv/raft"
 )
 
@@ -47,6 +49,27 @@ func BenchmarkDecodeAppendEntries(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// The steady state: a message is encoded into memory that is there, and decoded
+// with as many allocations as there are parts, not entries. (docs/performance.md)
+func TestMessagesAllocateByMessage(t *testing.T) {
+	for _, n := range []int{1, 256} {
+		o := outgoing{kind: messageFrame, message: appendOf(n)}
+		frame := o.appendTo(nil)
+		require.Zero(t, testing.AllocsPerRun(100, func() { frame = o.appendTo(frame[:0]) }))
+
+		source := bytes.NewReader(nil)
+		r := bufio.NewReaderSize(source, readBuffer)
+		require.LessOrEqual(t, testing.AllocsPerRun(100, func() {
+			source.Reset(frame)
+			r.Reset(source)
+			payload, _ := readFrame(r, 16<<20)
+			if _, err := decodeMessage(payload[1:]); err != nil {
+				t.Error(err)
+			}
+		}), 3.0)
 	}
 }
 
