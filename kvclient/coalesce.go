@@ -24,6 +24,8 @@ import (
 // once while there is a place for another trip, and when a trip is over, those who
 // wait go, however few they are.
 //
+// Reads travel alone: a batch takes a place in the log, and a read needs none.
+//
 // What a call promises is the same however it travels. It has an identity and an
 // answer of its own; its context ends it, and no other.
 //
