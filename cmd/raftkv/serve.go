@@ -237,7 +237,7 @@ func serve(cmd *cobra.Command, config kvservice.NodeConfig, control bool) error 
 	}
 	select {
 	case <-ctx.Done():
-		return stop(config.ID, node)
+		return stop(config.ID, node, stopBound)
 	case <-node.Done():
 		return refused("server %d has stopped: %v", config.ID, node.Err())
 	}
@@ -247,16 +247,22 @@ func serve(cmd *cobra.Command, config kvservice.NodeConfig, control bool) error 
 // seconds at most; if it takes longer, its disk does not answer.
 const stopBound = 10 * time.Second
 
+// stopping is a node that can be ended.
+type stopping interface {
+	Stop() error
+	Hurry()
+}
+
 // stop ends the node. Another signal makes it wait for nobody. A disk that hangs
 // is not waited for either: what was acknowledged is on it, or on the disks of a
 // majority.
-func stop(id raft.ServerID, node *kvservice.Node) error {
+func stop(id raft.ServerID, node stopping, bound time.Duration) error {
 	again := make(chan os.Signal, 1)
 	signal.Notify(again, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(again)
 	ended := make(chan error, 1)
 	go func() { ended <- node.Stop() }()
-	bound := time.After(stopBound)
+	over := time.After(bound)
 	for {
 		select {
 		case <-again:
@@ -266,8 +272,8 @@ func stop(id raft.ServerID, node *kvservice.Node) error {
 				return refused("server %d did not end well: %v", id, err)
 			}
 			return nil
-		case <-bound:
-			return refused("server %d ends without its disk, which has not answered for %v; what was acknowledged is safe, look after the disk", id, stopBound)
+		case <-over:
+			return refused("server %d ends without its disk, which has not answered for %v; what was acknowledged is safe, look after the disk", id, bound)
 		}
 	}
 }

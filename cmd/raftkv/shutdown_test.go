@@ -250,3 +250,26 @@ func TestSystemTerminateWithHangingPeers(t *testing.T) {
 	t.Log("ended within", f.terminate(leader, syscall.SIGTERM))
 	require.Contains(t, <-answer, `"Outcome":"unknown"`)
 }
+
+// hangingNode stops when it is hurried, or never.
+type hangingNode struct {
+	hurried chan struct{}
+	err     error
+}
+
+func (n hangingNode) Stop() error {
+	<-n.hurried
+	return n.err
+}
+
+func (n hangingNode) Hurry() { close(n.hurried) }
+
+// A disk that hangs does not keep the process: it ends, with a line that says why.
+func TestStopWithAHangingDisk(t *testing.T) {
+	err := stop(1, hangingNode{hurried: make(chan struct{})}, 10*time.Millisecond)
+	require.EqualError(t, err, "server 1 ends without its disk, which has not answered for 10ms; what was acknowledged is safe, look after the disk")
+
+	n := hangingNode{hurried: make(chan struct{}), err: errors.New("the log is full")}
+	n.Hurry()
+	require.EqualError(t, stop(1, n, time.Minute), "server 1 did not end well: the log is full")
+}
