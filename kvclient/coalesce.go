@@ -63,7 +63,7 @@ type passenger struct {
 	seat int // in the last attempt
 
 	landed chan struct{}  // closed when what follows is set; nil if the trip's goroutine is the caller's own
-	ended  bool           // it has ended with brought; else it goes on alone
+	ended  bool           // it has ended with result; else it goes on alone
 	result attempt        // what the trip has brought
 	call   numbering.Call // what is known of it, result included
 }
@@ -196,12 +196,11 @@ func (c *KVClient) goTogether(s *session) {
 	defer c.calls.Done()
 	for {
 		ctx, cancel := context.WithCancel(c.life)
-		t := s.board(ctx)
+		t := s.board(ctx, cancel)
 		if t == nil {
 			cancel()
 			return
 		}
-		t.cancel = cancel
 		c.travel(ctx, t)
 		cancel()
 		if t.attempts > 1 {
@@ -227,10 +226,10 @@ func (s *session) gather() {
 	}
 }
 
-// board makes the trip of those who wait, and gives them their numbers. If the
-// window is full, it waits. It returns nil, and has given back the place, if
-// nobody waits any more, or the client was closed.
-func (s *session) board(ctx context.Context) *trip {
+// board makes the trip of those who wait, and gives them their numbers; cancel ends
+// ctx, in which it is to be made. If the window is full, it waits. It returns nil,
+// and has given back the place, if nobody waits any more; or the client was closed.
+func (s *session) board(ctx context.Context, cancel context.CancelFunc) *trip {
 	for {
 		s.mu.Lock()
 		settled := s.settled
@@ -240,7 +239,7 @@ func (s *session) board(ctx context.Context) *trip {
 			return nil
 		}
 		if room := s.numbers.Room(); room > 0 {
-			t := &trip{session: s, aboard: s.line.board(room)}
+			t := &trip{session: s, cancel: cancel, aboard: s.line.board(room)}
 			for _, p := range t.aboard {
 				p.trip = t
 				p.id, _ = s.next()

@@ -333,7 +333,7 @@ func TestGivingUpWhileTheAnswerIsRead(t *testing.T) {
 		}
 		s.join(ps[0])
 		s.join(ps[1])
-		trip := s.board(t.Context())
+		trip := s.board(t.Context(), func() {})
 		a := f.try(together(trip.depart()))
 		trip.arrive(a)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -353,6 +353,34 @@ func TestGivingUpWhileTheAnswerIsRead(t *testing.T) {
 		require.Equal(t, "a", result.PrevValue)
 		require.Zero(t, s.numbers.Open())
 	})
+}
+
+// Who gives up when it has its number, before anything was sent, was not applied;
+// and with the last one the trip is off.
+func TestGivingUpBeforeDeparture(t *testing.T) {
+	atStation(t, func(t *testing.T, station *station, c *KVClient) {
+		s := c.session
+		p := &passenger{write: Write{Op: OpPut, Key: "k"}}
+		for range maxTrips {
+			s.join(&passenger{})
+		}
+		s.join(p)
+		ctx, cancel := context.WithCancel(t.Context())
+		trip := s.board(ctx, cancel)
+		require.NoError(t, c.wait(ctxThatIsOver(t), s, p))
+		_, err := p.write.conclude(p.id, p.result.answer, p.result.err, &p.call)
+		require.ErrorIs(t, err, context.Canceled)
+		requireNotUnknown(t, err)
+		c.travel(ctx, trip)
+		require.Empty(t, station.paths())
+		require.Zero(t, s.numbers.Open())
+	})
+}
+
+func ctxThatIsOver(t *testing.T) context.Context {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	return ctx
 }
 
 // All who were aboard have given up: the trip ends, nothing more is sent.
