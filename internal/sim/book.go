@@ -2,6 +2,7 @@ package sim
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -37,6 +38,8 @@ func newBook() book {
 	return book{lives: map[api.ClientID]*life{}, met: map[machine.Identity]int{}}
 }
 
+var errTwice = errors.New("carried out twice")
+
 // judgeSessions looks at what the first server has made of an entry.
 func (s *simulation) judgeSessions(index raft.Index, c *machine.Command, entry *applied) {
 	b := &s.book
@@ -47,8 +50,12 @@ func (s *simulation) judgeSessions(index raft.Index, c *machine.Command, entry *
 	expired, evicted := b.expire(s), 0
 	all := operations(&entry.result)
 	note := func(a *machine.Applied, gone int, anew bool, err error) bool {
+		kind := "session"
+		if errors.Is(err, errTwice) {
+			kind = "exactly once"
+		}
 		if err != nil {
-			s.fail("session", "index %d: %v", index, err)
+			s.fail(kind, "index %d: %v", index, err)
 		}
 		if a.Result.Status == api.StatusBusy {
 			s.count(NoRoomForSession)
@@ -169,7 +176,7 @@ func (b *book) write(index raft.Index, c *machine.Command, a *machine.Applied) (
 		return evicted, false, nil
 	}
 	if before, twice := l.executed[c.RequestID]; twice {
-		return evicted, false, fmt.Errorf("request %d of %q is carried out, and was at index %d, in the same session", c.RequestID, c.ClientID, before)
+		return evicted, false, fmt.Errorf("%w: request %d of %q, before at index %d in the same session", errTwice, c.RequestID, c.ClientID, before)
 	}
 	l.executed[c.RequestID] = index
 	return evicted, b.met[a.Identity] < l.nth, nil
