@@ -12,6 +12,7 @@
 //	datastore.go  DataStore: keys, values and versions
 //	items.go      the items in little memory; blocktree.go: the tree that they hang in
 //	sessions.go   which write is new (the posts' lastRequestIDPerClient)
+//	records.go    what a session remembers of its requests
 //	lifetime.go   when a session ends
 //	batch.go      several operations in one entry
 //	result.go     what a command came to, and the answer to the client

@@ -31,7 +31,7 @@ type session struct {
 
 	// records has the numbers that were executed.
 	// Invariant: acked < number <= acked + Settings.Window for each of them.
-	records *btree.Map[uint64, record]
+	records records
 
 	// valueBytes is the length of all values in the recorded results.
 	// Invariant: valueBytes <= Settings.SessionBytes.
@@ -72,7 +72,7 @@ func (t *sessions) get(id api.ClientID) (s *session, known bool) { return t.byCl
 
 // open makes a session for a client that has none.
 func (t *sessions) open(id api.ClientID, now LogTime) *session {
-	s := &session{records: new(btree.Map[uint64, record]), lastUse: now}
+	s := &session{lastUse: now}
 	t.byClient.Set(id, s)
 	t.byUse[classOf(id)].Set(use{now, id})
 	return s
@@ -101,13 +101,10 @@ func (t *sessions) forget(id api.ClientID) {
 
 // IsoCopy returns a copy that may be changed without changing s. The tree of
 // sessions calls it when it copies the node that s is in, after a clone. From
-// then on nobody changes s, but another goroutine may be reading it. The tree's
-// own IsoCopy writes to the tree that it copies, so it is given a copy of its
-// root and not s.records.
+// then on nobody changes s, but another goroutine may be reading it.
 func (s *session) IsoCopy() *session {
 	c := *s
-	records := *s.records
-	c.records = records.IsoCopy()
+	c.records = s.records.lend()
 	return &c
 }
 
@@ -185,14 +182,7 @@ func sessionExpired(id api.ClientID) Result {
 // acknowledge forgets the numbers that the client is done with.
 func (s *session) acknowledge(through uint64) {
 	s.acked = max(s.acked, through)
-	for {
-		number, r, ok := s.records.Min()
-		if !ok || number > s.acked {
-			return
-		}
-		s.records.Delete(number)
-		s.valueBytes -= r.valueBytes()
-	}
+	s.valueBytes -= s.records.acknowledge(s.acked)
 }
 
 // record remembers an executed request, failures included: a retry must not be

@@ -7,8 +7,6 @@ import (
 	"io"
 	"slices"
 
-	"github.com/tidwall/btree"
-
 	"raftkv/api"
 	"raftkv/raft"
 )
@@ -317,7 +315,6 @@ func (in *snapshotReader) session(m *Machine) *session {
 	s := &session{
 		acked:   in.number(),
 		lastUse: LogTime(in.number()),
-		records: new(btree.Map[uint64, record]),
 	}
 	last := s.acked
 	for n, count := uint64(0), in.number(); n < count && in.err == nil; n++ {
@@ -326,7 +323,7 @@ func (in *snapshotReader) session(m *Machine) *session {
 			in.refuse("request %d stands behind %d of a client that has acknowledged %d", number, last, s.acked)
 		}
 		r := in.record()
-		s.records.Load(number, r)
+		s.records.Set(number, r)
 		s.valueBytes += r.valueBytes()
 		last = number
 	}
