@@ -165,15 +165,15 @@ func TestSystemTerminateALoneServer(t *testing.T) {
 	load.check(f)
 }
 
-// hangingClients are connections of clients that stand still: one says nothing,
-// one stops in the head of a request and one in the body, one has sent
-// a request and reads no answer.
+// hangingClients are connections of clients that stand still: one stops in the
+// body of a request, which the server has begun with by then, one in the head, one
+// says nothing, one has sent a request and reads no answer.
 func (f *fleet) hangingClients(id int) {
 	f.t.Helper()
-	for _, said := range []string{
-		"",
-		"POST /put HTTP/1.1\r\nHost: x\r\nContent-",
+	for i, said := range []string{
 		"POST /put HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{",
+		"POST /put HTTP/1.1\r\nHost: x\r\nContent-",
+		"",
 		"POST /get HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 13\r\n\r\n{\"Key\":\"big\"}",
 	} {
 		conn, err := net.Dial("tcp", f.http(id))
@@ -181,7 +181,22 @@ func (f *fleet) hangingClients(id int) {
 		f.t.Cleanup(func() { conn.Close() })
 		_, err = conn.Write([]byte(said))
 		require.NoError(f.t, err)
+		if i == 0 {
+			f.awaitRequest(id)
+		}
 	}
+}
+
+// awaitRequest waits until a server is at a client's request.
+func (f *fleet) awaitRequest(id int) {
+	f.t.Helper()
+	f.eventually("a request is under way", func() bool {
+		resp, err := http.Get("http://" + f.http(id) + "/metrics")
+		require.NoError(f.t, err)
+		defer resp.Body.Close()
+		body, _ := io.ReadAll(resp.Body)
+		return strings.Contains(string(body), "raftkv_requests_in_flight 1")
+	})
 }
 
 // Clients that stand still are waited for only so long, and with a second signal
@@ -240,13 +255,7 @@ func TestSystemTerminateWithHangingPeers(t *testing.T) {
 		body, _ := io.ReadAll(resp.Body)
 		answer <- string(body)
 	}()
-	f.eventually("the request is under way", func() bool {
-		resp, err := http.Get("http://" + f.http(leader) + "/metrics")
-		require.NoError(t, err)
-		defer resp.Body.Close()
-		body, _ := io.ReadAll(resp.Body)
-		return strings.Contains(string(body), "raftkv_requests_in_flight 1")
-	})
+	f.awaitRequest(leader)
 	t.Log("ended within", f.terminate(leader, syscall.SIGTERM))
 	require.Contains(t, <-answer, `"Outcome":"unknown"`)
 }
