@@ -177,17 +177,6 @@ func (v *visit) tryHoldAnswer(n int) (ok bool) {
 	return ok
 }
 
-type visitKey struct{}
-
-func withVisit(ctx context.Context, v *visit) context.Context {
-	return context.WithValue(ctx, visitKey{}, v)
-}
-
-func visitOf(ctx context.Context) *visit {
-	v, _ := ctx.Value(visitKey{}).(*visit)
-	return v
-}
-
 var errNoRoom = errors.New("no room")
 
 // readBody reads a body as it comes. Only what has come needs room: nobody can
@@ -231,7 +220,10 @@ func (s *KVService) admit(w http.ResponseWriter, req *http.Request, v *visit, p 
 	if req.ContentLength > int64(s.limits.BodyBytes) {
 		return nil, tooLarge()
 	}
-	in := http.MaxBytesReader(w, req.Body, int64(s.limits.BodyBytes))
+	in := req.Body // ends at ContentLength
+	if req.ContentLength < 0 {
+		in = http.MaxBytesReader(w, in, int64(s.limits.BodyBytes))
+	}
 	body, err := v.readBody(in, req.ContentLength)
 	if errors.Is(err, errNoRoom) {
 		// The rest is read and dropped, which costs no memory. If the connection were
@@ -241,16 +233,16 @@ func (s *KVService) admit(w http.ResponseWriter, req *http.Request, v *visit, p 
 		}
 	}
 	switch {
+	case err == nil && v.enter(p):
+		return body, nil
+	case err == nil:
+		return nil, s.noPlace(p)
 	case errors.As(err, new(*http.MaxBytesError)):
 		return nil, tooLarge()
 	case errors.Is(err, errNoRoom):
 		return nil, s.refuse(api.StatusBusy, "the requests under way are too large together; nothing was done, try again after a pause")
-	case err != nil:
-		return nil, api.Refuse(api.StatusBadRequest, "the body did not arrive whole")
-	case !v.enter(p):
-		return nil, s.noPlace(p)
 	}
-	return body, nil
+	return nil, api.Refuse(api.StatusBadRequest, "the body did not arrive whole")
 }
 
 func (s *KVService) noPlace(p places) api.Response {

@@ -30,14 +30,15 @@ func splitLine(b []byte) (line string, body []byte, ok bool) {
 // lost, which may have done everything.
 func (s *KVService) forward(ctx context.Context, leader raft.ServerID, path string, body []byte) answerBytes {
 	s.metrics.forwarded.WithLabelValues(forwardedOut).Inc()
-	reply, err := s.raft.Call(ctx, leader, joinLine(joinKey(path+" "+requestIDOf(ctx), keyOf(ctx)), body))
+	request := requestOf(ctx)
+	reply, err := s.raft.Call(ctx, leader, joinLine(joinKey(path+" "+request.id, request.key), body))
 	if errors.Is(err, server.ErrNotSent) {
 		return encode(s.refuse(api.StatusNotLeader, fmt.Sprintf("server %d leads, but server %d cannot reach it; nothing was done, try again", leader, s.config.ID)))
 	}
 	if err == nil {
 		line, body, ok := splitLine(reply)
 		status, isReplayed := strings.CutSuffix(line, replayed)
-		if ok && !visitOf(ctx).tryHoldAnswer(len(body)) {
+		if ok && !request.visit.tryHoldAnswer(len(body)) {
 			return encode(s.unknown(api.StatusFailedCommit, "too many large answers wait to be sent"))
 		}
 		if ok && api.Status(status).Known() {
@@ -78,7 +79,7 @@ func (s *KVService) HandleForwarded(ctx context.Context, from raft.ServerID, pay
 		return s.answerReadIndex(ctx, body)
 	}
 	s.metrics.forwarded.WithLabelValues(forwardedIn).Inc()
-	ctx = withVisit(withKey(withRequestID(ctx, requestID), key), visit)
+	ctx = &requestContext{ctx, requestID, key, visit}
 	a := s.answer(ctx, path, body, false)
 	if a.Replayed {
 		return joinLine(string(a.Status)+replayed, a.Body)

@@ -30,15 +30,15 @@ func (s *KVService) serveHTTP(out http.ResponseWriter, req *http.Request) {
 		return
 	}
 	began, label := time.Now(), knownPath(path)
-	id := s.requestIDs.of(req.Header.Get(api.HeaderRequestID))
 	w := &doorway{ResponseWriter: out, status: api.StatusOK}
-	w.Header().Set(api.HeaderRequestID, id)
-	req = req.WithContext(withRequestID(req.Context(), id))
+	w.request.id = s.requestIDs.of(req.Header.Get(api.HeaderRequestID))
+	w.Header().Set(api.HeaderRequestID, w.request.id)
 	s.metrics.inFlight.Inc()
 	defer func() {
+		took := time.Since(began)
 		s.metrics.inFlight.Dec()
-		s.metrics.answered(label, w.status, time.Since(began))
-		s.recordRequest(req.Context(), label, w.status, time.Since(began))
+		s.metrics.answered(label, w.status, took)
+		s.recordRequest(req.Context(), w.request.id, label, w.status, took)
 	}()
 	if spare {
 		writeAnswer(w, api.Refuse(api.StatusBusy, "too many connections are open here; nothing was done, try again after a pause, or ask another server"))
@@ -47,20 +47,25 @@ func (s *KVService) serveHTTP(out http.ResponseWriter, req *http.Request) {
 	s.route(w, req, path)
 }
 
-// doorway remembers how a request was answered.
+// doorway is where a request is answered. It remembers how, and keeps in one piece
+// of memory what the server has for the request.
 type doorway struct {
 	http.ResponseWriter
-	status api.Status
+	status  api.Status
+	request requestContext
+	visit   visit
 }
 
 // Unwrap is what http.ResponseController asks for.
 func (d *doorway) Unwrap() http.ResponseWriter { return d.ResponseWriter }
 
 func (s *KVService) route(w *doorway, req *http.Request, path string) {
-	select {
-	case <-s.attached:
-	case <-req.Context().Done():
-		return
+	if !isClosed(s.attached) {
+		select {
+		case <-s.attached:
+		case <-req.Context().Done():
+			return
+		}
 	}
 	now := s.raft.Status()
 	w.Header().Set(api.HeaderConfiguration, strconv.FormatUint(uint64(now.ConfigurationIndex), 10))
@@ -71,9 +76,10 @@ func (s *KVService) route(w *doorway, req *http.Request, path string) {
 		s.serveStatus(w, req)
 		return
 	}
-	visit := &visit{door: s.door}
-	defer visit.end()
-	if req.Method != http.MethodPost && s.serveAdminGet(w, req, path, visit) {
+	w.visit.door = s.door
+	defer w.visit.end()
+	w.request.Context, w.request.visit = req.Context(), &w.visit
+	if req.Method != http.MethodPost && s.serveAdminGet(w, req.WithContext(&w.request), path, &w.visit) {
 		return
 	}
 	if _, known := operations[path]; !known && !isAdmin(path) {
@@ -96,13 +102,13 @@ func (s *KVService) route(w *doorway, req *http.Request, path string) {
 	if isAdmin(path) {
 		where = s.door.admin
 	}
-	body, refusal := s.admit(w, req, visit, where)
+	body, refusal := s.admit(w, req, &w.visit, where)
 	if refusal != nil {
 		writeAnswer(w, refusal)
 		return
 	}
 	if path == api.PathAdminSnapshot {
-		s.serveTakeSnapshot(w, req, body)
+		s.serveTakeSnapshot(w, req.WithContext(&w.request), body)
 		return
 	}
 	if req.URL.RawQuery != "" && req.URL.Query().Has("redirect") && s.redirect(w, path) {
@@ -113,9 +119,10 @@ func (s *KVService) route(w *doorway, req *http.Request, path string) {
 		writeAnswer(w, refusalOf(err))
 		return
 	}
-	ctx, cancel := context.WithTimeout(withVisit(withKey(req.Context(), key), visit), s.config.RequestTimeout)
+	timed, cancel := context.WithTimeout(req.Context(), s.config.RequestTimeout)
 	defer cancel()
-	a := s.answer(ctx, path, body, true)
+	w.request.Context, w.request.key = timed, key
+	a := s.answer(&w.request, path, body, true)
 	if len(a.Body) > smallBytes {
 		// It has its own time from now on. One that is smaller fits into the system's
 		// buffers.
@@ -222,19 +229,29 @@ func encode(r api.Response) answerBytes {
 	return answerBytes{Status: r.Head().RespStatus, Body: body}
 }
 
+// shortBody is so small that net/http holds it until the handler ends, and then
+// knows its length. A longer body it would cut into chunks if it is not told.
+const shortBody = 1 << 10
+
+// typeJSON is the Content-Type of all answers. Nobody changes it.
+var typeJSON = []string{"application/json"}
+
 func writeBytes(w http.ResponseWriter, code int, a answerBytes) {
 	if d, ok := w.(*doorway); ok {
 		d.status = a.Status
 	}
-	w.Header().Set("Content-Type", "application/json")
+	header := w.Header()
+	header["Content-Type"] = typeJSON
 	if a.Replayed {
-		w.Header().Set(api.HeaderIdempotentReplayed, "true")
+		header.Set(api.HeaderIdempotentReplayed, "true")
 	}
 	if code == http.StatusServiceUnavailable {
-		w.Header().Set("Retry-After", "1")
+		header.Set("Retry-After", "1")
 	}
 	body := append(a.Body, '\n')
-	w.Header().Set("Content-Length", strconv.Itoa(len(body))) // net/http cuts a long body of unknown length into chunks
+	if len(body) > shortBody {
+		header.Set("Content-Length", strconv.Itoa(len(body)))
+	}
 	w.WriteHeader(code)
 	w.Write(body)
 }

@@ -1,7 +1,6 @@
 package kvservice
 
 import (
-	"context"
 	"encoding/hex"
 	"strings"
 
@@ -12,20 +11,6 @@ import (
 // A write, or a batch, with an Idempotency-Key is one of a session that has only this.
 // Its ClientID is made here, of the header: no client can choose such an id, so
 // keys and clients never meet.
-
-type idempotencyKey struct{}
-
-// withKey returns a context for a request that came with an Idempotency-Key.
-func withKey(ctx context.Context, key string) context.Context {
-	return context.WithValue(ctx, idempotencyKey{}, key)
-}
-
-// keyOf returns the Idempotency-Key of the request that ctx belongs to; "" if
-// there is none.
-func keyOf(ctx context.Context) string {
-	key, _ := ctx.Value(idempotencyKey{}).(string)
-	return key
-}
 
 // keyed gives the command of a request the identity of the key. The error is one for
 // requests that cannot have a key.

@@ -19,7 +19,8 @@
 //	keyed.go         writes with an Idempotency-Key
 //	forward.go       requests that reached a follower
 //	http.go          the HTTP interface of docs/http.md
-//	door.go          what is let in; conns.go: connections; drain.go: the end
+//	carry.go         what a request carries with it
+//	door.go          what is let in; conns.go: connections; stop.go: the end
 //	health.go        whether to restart a server, and whether to ask it
 //	metrics.go       what is counted
 //	record.go        what is logged, and the ids of requests

@@ -42,24 +42,12 @@ func safeRequestID(id string) bool {
 	return id != "" && len(id) <= api.MaxRequestIDBytes && strings.Trim(id, safe) == ""
 }
 
-type requestIDKey struct{}
-
-func withRequestID(ctx context.Context, id string) context.Context {
-	return context.WithValue(ctx, requestIDKey{}, id)
-}
-
-// requestIDOf returns the id of the request that ctx belongs to; "" if there is none.
-func requestIDOf(ctx context.Context) string {
-	id, _ := ctx.Value(requestIDKey{}).(string)
-	return id
-}
-
 // recordRequest writes the line of a request at the server that the client asked.
-func (s *KVService) recordRequest(ctx context.Context, path string, status api.Status, took time.Duration) {
+func (s *KVService) recordRequest(ctx context.Context, id, path string, status api.Status, took time.Duration) {
 	if !s.config.Logger.Enabled(ctx, slog.LevelDebug) {
 		return
 	}
-	s.config.Logger.LogAttrs(ctx, slog.LevelDebug, "request", slog.String("request_id", requestIDOf(ctx)),
+	s.config.Logger.LogAttrs(ctx, slog.LevelDebug, "request", slog.String("request_id", id),
 		slog.String("path", path), slog.String("status", string(status)), slog.Duration("took", took))
 }
 
@@ -106,7 +94,7 @@ func (s *KVService) recordAnswered(ctx context.Context, a answer) {
 		return
 	}
 	attrs := entryAttrs(a.at.Index, a.at.Term, a.applied)
-	s.config.Logger.LogAttrs(ctx, slog.LevelDebug, "answered", append(attrs, slog.String("request_id", requestIDOf(ctx)))...)
+	s.config.Logger.LogAttrs(ctx, slog.LevelDebug, "answered", append(attrs, slog.String("request_id", requestOf(ctx).id))...)
 }
 
 // entryAttrs are the fields by which an entry is found again. Only a write of a

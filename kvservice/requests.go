@@ -96,7 +96,7 @@ func (s *KVService) answer(ctx context.Context, path string, body []byte, mayFor
 		}
 	}
 	command, encoding := commandOf(request)
-	key := keyOf(ctx)
+	key := requestOf(ctx).key
 	if key != "" {
 		if command, err = keyed(command, request, key); err != nil {
 			return encode(refusalOf(err))
@@ -179,7 +179,7 @@ func namesAcked(r api.Request) bool {
 // encodeAs encodes an answer whose values are plain bytes, as soon as there is
 // room for it (door.go).
 func (s *KVService) encodeAs(ctx context.Context, r api.Response, e api.Encoding) answerBytes {
-	if !visitOf(ctx).holdAnswer(ctx, valueBytes(r)) {
+	if !requestOf(ctx).visit.holdAnswer(ctx, valueBytes(r)) {
 		return encode(s.answerHasNoRoom(r))
 	}
 	api.EncodeValues(r, e)
