@@ -106,21 +106,14 @@ func identity(r Request) (ClientID, uint64) {
 // DecodeResponse reads an answer into r, which must be fresh: fields that this
 // answer lacks keep what they hold. It passes over unknown fields, because a
 // newer server may send more, but demands a status and an outcome that it
-// knows. Values come as plain bytes, whatever their encoding was. After an error nothing is known about the request: whatever answered
-// may not even be our server.
+// knows. Values come as plain bytes, whatever their encoding was, and the results of
+// a batch share the memory of data. After an error nothing is known about the request:
+// whatever answered may not even be our server.
 func DecodeResponse(data []byte, r Response) error {
-	// Unmarshal takes null for the zero value. To look for it costs as much as the
-	// rest, and there is none where these letters are not.
-	if bytes.Contains(data, []byte("null")) {
-		if _, err := fieldNames(data); err != nil {
+	if !decodePlainAnswer(data, r) {
+		if err := decodeAnyAnswer(data, r); err != nil {
 			return fmt.Errorf("api: not an answer: %w", err)
 		}
-	}
-	if err := json.Unmarshal(data, r); err != nil {
-		return fmt.Errorf("api: not an answer: %w", err)
-	}
-	if err := decodeValues(r); err != nil {
-		return fmt.Errorf("api: not an answer: %w", err)
 	}
 	head := r.Head()
 	if !head.RespStatus.Known() {
@@ -133,11 +126,29 @@ func DecodeResponse(data []byte, r Response) error {
 	return fmt.Errorf("api: unknown outcome %q in the answer", head.Outcome)
 }
 
+// decodeAnyAnswer reads every answer.
+func decodeAnyAnswer(data []byte, r Response) error {
+	// Unmarshal takes null for the zero value. To look for it costs as much as the
+	// rest, and there is none where these letters are not.
+	if bytes.Contains(data, []byte("null")) {
+		if _, err := fieldNames(data); err != nil {
+			return err
+		}
+	}
+	if err := json.Unmarshal(data, r); err != nil {
+		return err
+	}
+	return decodeValues(r)
+}
+
 // Encode writes a request or an answer as one JSON object. The error is one of
 // text that is not valid UTF-8, which JSON cannot carry: replacing the bad
 // bytes would make one key of two.
 func Encode(v any) ([]byte, error) {
 	if data, ok := encodePlain(v); ok {
+		return data, nil
+	}
+	if data, ok := encodeRequest(v); ok {
 		return data, nil
 	}
 	data, err := json.Marshal(v)

@@ -96,14 +96,109 @@ func FuzzPlainAnswer(f *testing.F) {
 	})
 }
 
-// No field of an answer gets lost, also none that is added one day.
-func TestPlainAnswersLoseNothing(t *testing.T) {
-	for _, fresh := range []func() Response{
-		func() Response { return &PutResponse{} },
-		func() Response { return &AppendResponse{} },
-		func() Response { return &DeleteResponse{} },
-		func() Response { return &GetResponse{} },
-		func() Response { return &BatchResponse{Results: []jsontext.Value{jsontext.Value(`{}`)}} },
+// What is read by hand, the general way reads the same.
+func FuzzPlainResponse(f *testing.F) {
+	f.Add(`{"RespStatus":"OK","Outcome":"applied","KeyFound":true,"PrevValue":"v","Version":7}`)
+	f.Add(`{"RespStatus":"OK","Outcome":"applied","KeyFound":false,"Value":"","Version":0}` + "\n")
+	f.Add(`{"RespStatus":"OK","Outcome":"applied","Results":[{"RespStatus":"OK","Outcome":"applied","KeyFound":true,"PrevValue":"v","Version":7} , {"RespStatus": "OK","Outcome":"applied","KeyFound":true,"Value":"v","Version":7}]}`)
+	f.Fuzz(func(t *testing.T, body string) {
+		for _, fresh := range freshAnswers {
+			plain, general := fresh(), fresh()
+			if decodePlainAnswer([]byte(body), plain) {
+				require.NoError(t, decodeAnyAnswer([]byte(body), general))
+				require.Equal(t, general, plain)
+			} else {
+				require.Equal(t, general, plain, "it must still be fresh")
+			}
+		}
+	})
+}
+
+var freshAnswers = []func() Response{
+	func() Response { return &PutResponse{} },
+	func() Response { return &AppendResponse{} },
+	func() Response { return &DeleteResponse{} },
+	func() Response { return &GetResponse{} },
+	func() Response { return &CASResponse{} },
+	func() Response { return &BatchResponse{} },
+}
+
+// What our servers answer, and our clients send, is read and written by hand, or it
+// would be slow, which no other test sees; what is not plain is not.
+func TestPlainForClients(t *testing.T) {
+	put := PutResponse{RespStatus: StatusOK, Outcome: OutcomeApplied, KeyFound: true, PrevValue: "ünïcode", Version: 1234567}
+	get := GetResponse{RespStatus: StatusOK, Outcome: OutcomeApplied, Value: "v"}
+	batch := BatchResponse{RespStatus: StatusOK, Outcome: OutcomeApplied}
+	for _, r := range []Response{&put, (*AppendResponse)(&put), (*DeleteResponse)(&put), &get, &batch} {
+		data, err := Encode(r)
+		require.NoError(t, err)
+		batch.Results = append(batch.Results, data) // so the batch, which is the last, has some
+		again := reflect.New(reflect.TypeOf(r).Elem()).Interface().(Response)
+		require.True(t, decodePlainAnswer(append(data, '\n'), again), "%T", r)
+		repeated, err := Encode(again)
+		require.NoError(t, err)
+		require.Equal(t, string(data), string(repeated))
+	}
+
+	for _, body := range []string{
+		``, `{}`, `{"RespStatus":"OK","Outcome":"applied","KeyFound":true,"PrevValue":"v"}`,
+		`{"RespStatus":"OK","Outcome":"applied","KeyFound":null,"PrevValue":"v","Version":7}`,
+		`{"RespStatus":"OK","Outcome":"applied","KeyFound":true,"PrevValue":"\u0041","Version":7}`,
+		`{"RespStatus":"OK","Outcome":"applied","KeyFound":true,"PrevValue":"v","Version":7,"Duplicate":true}`,
+		`{"RespStatus":"OK","Outcome":"applied","KeyFound":true,"PrevValue":"v","Version":7}x`,
+		`{"RespStatus":"OK","Outcome":"applied","Results":[]}`, `{"RespStatus":"OK","Outcome":"applied","Results":[{}]}`,
+	} {
+		for _, fresh := range freshAnswers {
+			r := fresh()
+			require.False(t, decodePlainAnswer([]byte(body), r), body)
+			require.Equal(t, fresh(), r, body)
+		}
+	}
+
+	version := uint64(0)
+	for _, v := range []any{
+		&GetRequest{Key: "k", Consistency: ConsistencyLease}, &PutRequest{Key: "k", Value: "ü", ClientID: "c", RequestID: 7, AckedThrough: &version},
+		&AppendRequest{Key: "k", IfVersion: &version}, &DeleteRequest{Key: "k", ClientID: "c", RequestID: 7},
+	} {
+		_, ok := encodeRequest(v)
+		require.True(t, ok, "%T", v)
+	}
+}
+
+// What is written by hand of a request is what the general way writes.
+func FuzzPlainRequest(f *testing.F) {
+	f.Add("k", "v", "c", "", uint64(7), uint64(3), true)
+	f.Add("k", "\"\\\x00\x7f\u2028<&>\xff", "", "base64", uint64(0), uint64(0), false)
+	f.Fuzz(func(t *testing.T, key, value, text, encoding string, n, m uint64, with bool) {
+		var pointer *uint64
+		if with {
+			pointer = &m
+		}
+		for _, v := range []any{
+			&GetRequest{Key: key, Consistency: Consistency(value), Encoding: Encoding(encoding), ClientID: ClientID(text), RequestID: n},
+			&PutRequest{Key: key, Value: value, ClientID: ClientID(text), RequestID: n, AckedThrough: pointer, IfVersion: pointer, Encoding: Encoding(encoding)},
+			&AppendRequest{Key: key, Value: value, ClientID: ClientID(text), RequestID: n, AckedThrough: pointer, IfVersion: pointer, Encoding: Encoding(encoding)},
+			&CASRequest{Key: key, CompareValue: text, Value: value, ExpectAbsent: with, RequestID: n},
+			&DeleteRequest{Key: key, ClientID: ClientID(text), RequestID: n, AckedThrough: pointer, IfVersion: pointer, Encoding: Encoding(encoding)},
+		} {
+			requireEncoding(t, v)
+		}
+	})
+}
+
+// No field of a request or an answer gets lost, also none that is added one day.
+func TestPlainLosesNothing(t *testing.T) {
+	for _, fresh := range []func() any{
+		func() any { return &PutResponse{} },
+		func() any { return &AppendResponse{} },
+		func() any { return &DeleteResponse{} },
+		func() any { return &GetResponse{} },
+		func() any { return &BatchResponse{Results: []jsontext.Value{jsontext.Value(`{}`)}} },
+		func() any { return &GetRequest{} },
+		func() any { return &PutRequest{} },
+		func() any { return &AppendRequest{} },
+		func() any { return &CASRequest{} },
+		func() any { return &DeleteRequest{} },
 	} {
 		for _, field := range reflect.VisibleFields(reflect.TypeOf(fresh()).Elem()) {
 			r := fresh()
@@ -123,7 +218,7 @@ func TestPlainAnswersLoseNothing(t *testing.T) {
 	}
 }
 
-func requireEncoding(t *testing.T, r Response) {
+func requireEncoding(t *testing.T, r any) {
 	want, wantErr := json.Marshal(r)
 	got, err := Encode(r)
 	if wantErr != nil {
