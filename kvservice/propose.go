@@ -41,7 +41,6 @@ func (s *KVService) proposeFor(ctx context.Context, command machine.Command, res
 	token := s.waiters.Add(command.Identity())
 	s.answers[token] = answers
 	s.mu.Unlock()
-	defer s.forget(token)
 
 	began := time.Now()
 	_, term, err := s.raft.Submit(ctx, command.Encode())
@@ -56,6 +55,7 @@ func (s *KVService) proposeFor(ctx context.Context, command machine.Command, res
 			return s.response(ctx, respond, a)
 		default:
 		}
+		s.forget(token)
 		return s.refused(err)
 	}
 	// Any other error leaves open whether the command went into the log, so this
@@ -67,8 +67,10 @@ func (s *KVService) proposeFor(ctx context.Context, command machine.Command, res
 		}
 		return s.response(ctx, respond, a)
 	case <-ctx.Done():
+		s.forget(token)
 		return s.unknown(api.StatusTimeout, "the request was not committed in time")
 	case <-s.stopped:
+		s.forget(token)
 		return s.unknown(api.StatusFailedCommit, "this server is stopping")
 	}
 }
@@ -81,6 +83,9 @@ func (s *KVService) awaitReady(ctx context.Context) (refusal api.Response) {
 	s.mu.Unlock()
 	if l == nil {
 		return s.refuse(api.StatusNotLeader, "this server does not lead; nothing was done, ask the leader")
+	}
+	if isClosed(l.ready) && !isClosed(l.over) {
+		return nil
 	}
 	select {
 	case <-l.ready:
@@ -105,8 +110,8 @@ func (s *KVService) submitted(token waiters.Token, term raft.Term) {
 	}
 }
 
-// forget removes a waiter that was not answered: its client has gone, or was
-// told "unknown".
+// forget removes a waiter that was not answered: Submit refused its command, its
+// client has gone, or was told "unknown". Of one that was answered nothing is left.
 func (s *KVService) forget(token waiters.Token) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
