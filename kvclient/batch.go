@@ -97,12 +97,18 @@ func (w Write) isOdd() bool {
 
 // batchOperation returns one operation of many writes.
 func batchOperation(writes []operation) operation {
-	body := []byte(`{"Operations":[`)
+	room := 32
+	for _, w := range writes {
+		room += len(w.body) + 16
+	}
+	body := append(make([]byte, 0, room), `{"Operations":[`...)
 	for i, w := range writes {
 		if i > 0 {
 			body = append(body, ',')
 		}
-		body = append(body, `{"`+api.BatchName(w.path)+`":`...)
+		body = append(body, `{"`...)
+		body = append(body, api.BatchName(w.path)...)
+		body = append(body, `":`...)
 		body = append(body, w.body...)
 		body = append(body, '}')
 	}

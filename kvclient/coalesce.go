@@ -232,7 +232,6 @@ func (s *session) gather() {
 func (s *session) board(ctx context.Context, cancel context.CancelFunc) *trip {
 	for {
 		s.mu.Lock()
-		settled := s.settled
 		if len(s.line.waiting) == 0 {
 			s.line.giveBack()
 			s.mu.Unlock()
@@ -247,6 +246,7 @@ func (s *session) board(ctx context.Context, cancel context.CancelFunc) *trip {
 			s.mu.Unlock()
 			return t
 		}
+		settled := s.nextSettled()
 		s.mu.Unlock()
 		select {
 		case <-settled:

@@ -291,6 +291,9 @@ func (c *KVClient) write(ctx context.Context, w Write) (WriteResult, error) {
 // sessionExpired reports whether err says that every attempt of a write was
 // refused, the last one because its session is unknown.
 func sessionExpired(err error) bool {
+	if err == nil {
+		return false
+	}
 	var unknown *UnknownError
 	var refused *StatusError
 	return !errors.As(err, &unknown) && errors.As(err, &refused) && refused.Status == api.StatusSessionExpired

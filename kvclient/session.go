@@ -18,7 +18,7 @@ type session struct {
 
 	mu      sync.Mutex
 	numbers numbering.Numbers
-	settled chan struct{} // closed, and replaced, when a number is settled
+	settled chan struct{} // closed when a number is settled; nil if nobody waits for that
 	unknown bool          // a write has ended so that its caller may want to resume it
 	line    line          // who waits for a trip
 }
@@ -28,11 +28,12 @@ func (s *session) open(ctx context.Context) (Identity, error) {
 	for {
 		s.mu.Lock()
 		id, ok := s.next()
-		settled := s.settled
-		s.mu.Unlock()
 		if ok {
+			s.mu.Unlock()
 			return id, nil
 		}
+		settled := s.nextSettled()
+		s.mu.Unlock()
 		select {
 		case <-settled:
 		case <-ctx.Done():
@@ -78,8 +79,19 @@ func (s *session) settle(requestID uint64) {
 
 func (s *session) settleLocked(requestID uint64) {
 	s.numbers.Settle(requestID)
-	close(s.settled)
-	s.settled = make(chan struct{})
+	if s.settled != nil {
+		close(s.settled)
+		s.settled = nil
+	}
+}
+
+// nextSettled returns a channel that is closed when the next number is settled. The
+// caller holds the lock.
+func (s *session) nextSettled() <-chan struct{} {
+	if s.settled == nil {
+		s.settled = make(chan struct{})
+	}
+	return s.settled
 }
 
 // noteEnd notes the error with which a write has ended.
@@ -150,7 +162,7 @@ func (c *KVClient) currentSession(ctx context.Context) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &session{clientID: id, settled: make(chan struct{})}
+	s := &session{clientID: id}
 	c.mu.Lock()
 	c.session = s
 	c.mu.Unlock()
