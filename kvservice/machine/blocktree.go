@@ -49,12 +49,19 @@ func (t *blockTree) own(n *node) *node {
 }
 
 // index returns the last place whose key is not above key; -1 if there is none.
+// Every write does this on each level, so it is written out: slices.BinarySearch
+// has a function call more for each key, and compares the last one twice.
 func (n *node) index(key string) int {
-	i, found := slices.BinarySearch(n.keys, key)
-	if !found {
-		i--
+	low, high := 0, len(n.keys) // those before low are not above key, those from high on are
+	for low < high {
+		middle := int(uint(low+high) / 2)
+		if n.keys[middle] <= key {
+			low = middle + 1
+		} else {
+			high = middle
+		}
 	}
-	return i
+	return low - 1
 }
 
 // below returns the last place whose key is below key; -1 if there is none.
@@ -63,14 +70,37 @@ func (n *node) below(key string) int {
 	return i - 1
 }
 
-// floor returns the last block whose key is not above key.
-func (t *blockTree) floor(key string) (from string, b block) {
+// blockPlace is where a block stands in a tree, until the next change.
+type blockPlace struct {
+	node  *node // at the bottom
+	index int
+}
+
+func (p blockPlace) key() string  { return p.node.keys[p.index] }
+func (p blockPlace) block() block { return p.node.blocks[p.index] }
+
+// find returns the place of the last block whose key is not above key.
+func (t *blockTree) find(key string) blockPlace {
 	n := t.root
 	for n.children != nil {
 		n = n.children[n.index(key)]
 	}
-	i := n.index(key)
-	return n.keys[i], n.blocks[i]
+	return blockPlace{n, n.index(key)}
+}
+
+// floor returns the last block whose key is not above key.
+func (t *blockTree) floor(key string) (from string, b block) {
+	p := t.find(key)
+	return p.key(), p.block()
+}
+
+// replace puts b in place of what stands at p.
+func (t *blockTree) replace(p blockPlace, b block) {
+	if p.node.owner == t.owner { // then all above it are t's own, too
+		p.node.blocks[p.index] = b
+		return
+	}
+	t.set(p.key(), b)
 }
 
 // after returns the block behind the one under from; ok is false if that is the

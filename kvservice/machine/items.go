@@ -52,7 +52,7 @@ func (t *items) Set(key string, i item) { t.setAt(t.find(key), i) }
 // place is where a key stands, or would stand, until the next change.
 type place struct {
 	key        string
-	from       string // the key of the block
+	at         blockPlace
 	block      block
 	start, end int // of the item in the block
 	item       item
@@ -63,7 +63,8 @@ type place struct {
 // once more where to write would cost as much again.
 func (t *items) find(key string) place {
 	p := place{key: key}
-	p.from, p.block = t.blocks.floor(key)
+	p.at = t.blocks.find(key)
+	p.block = p.at.block()
 	p.start, p.end, p.item, p.found = p.block.find(key)
 	return p
 }
@@ -76,10 +77,10 @@ func (t *items) setAt(p place, i item) {
 	var room [headerBytes]byte
 	header := block(appendHeader(room[:0], p.key, i))
 	if p.start+len(header)+len(p.key)+len(i.value)+len(p.block)-p.end <= blockBytes {
-		t.blocks.set(p.from, p.block[:p.start]+header+block(p.key)+block(i.value)+p.block[p.end:])
+		t.blocks.replace(p.at, p.block[:p.start]+header+block(p.key)+block(i.value)+p.block[p.end:])
 		return
 	}
-	t.split(p.from, p.block.part(0, p.start), header+block(p.key)+block(i.value), p.block.part(p.end, len(p.block)))
+	t.split(p.at.key(), p.block.part(0, p.start), header+block(p.key)+block(i.value), p.block.part(p.end, len(p.block)))
 }
 
 // split puts in place of a block that has become too long what stands before an
@@ -182,11 +183,18 @@ func (b block) number(start int) (v uint64, end int) {
 // it would stand at start, which is the end as well.
 func (b block) find(key string) (start, end int, i item, found bool) {
 	for start < len(b) {
-		k, i, end := b.at(start)
-		if k >= key {
+		keyBytes, at := b.number(start)
+		valueBytes, at := b.number(at)
+		for b[at] >= 0x80 { // the version of others is of no interest
+			at++
+		}
+		middle := at + 1 + int(keyBytes)
+		end = middle + int(valueBytes)
+		if k := string(b[at+1 : middle]); k >= key {
 			if k > key {
 				break
 			}
+			_, i, _ = b.at(start)
 			return start, end, i, true
 		}
 		start = end
