@@ -21,6 +21,9 @@ var errNoAnswer = errors.New("no answer in time")
 // escapes of JSON can come to, with room.
 const maxAnswerBytes = 64 << 20
 
+// readAhead is how much memory an answer gets on the word of its head alone.
+const readAhead = 1 << 20
+
 // operation is what every attempt of a call sends, byte for byte the same.
 type operation struct {
 	method string
@@ -110,12 +113,13 @@ func (c *KVClient) exchange(ctx context.Context, endpoint string, op operation) 
 	defer resp.Body.Close()
 	// Read to the end even if the answer is of no use, so that the connection can
 	// be used again.
-	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswerBytes))
-	if err != nil {
+	var data bytes.Buffer
+	data.Grow(int(min(max(resp.ContentLength, 0), readAhead)) + bytes.MinRead) // with room in which to see the end
+	if _, err := data.ReadFrom(io.LimitReader(resp.Body, maxAnswerBytes)); err != nil {
 		return failed(err)
 	}
 	answer := op.answer()
-	if err := api.DecodeResponse(data, answer); err != nil {
+	if err := api.DecodeResponse(data.Bytes(), answer); err != nil {
 		return failed(fmt.Errorf("HTTP %d: %w", resp.StatusCode, err))
 	}
 	if err := contradiction(resp.StatusCode, answer); err != nil {
