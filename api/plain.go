@@ -195,7 +195,7 @@ func (f plainFields) optional(field plainField, n uint64) *uint64 {
 	if f.given&field == 0 {
 		return nil
 	}
-	return &n
+	return new(n) // not &n, which would take memory for the nil, too
 }
 
 // operations reads a BatchRequest.
@@ -295,10 +295,26 @@ func encodeResult(status Status, outcome Outcome, found bool, name, value string
 
 // isPlain reports whether text, if it is UTF-8, stands in JSON as it is.
 func isPlain(text string) bool {
+	for ; len(text) >= 8; text = text[8:] {
+		eight := uint64(text[0]) | uint64(text[1])<<8 | uint64(text[2])<<16 | uint64(text[3])<<24 |
+			uint64(text[4])<<32 | uint64(text[5])<<40 | uint64(text[6])<<48 | uint64(text[7])<<56
+		if hasBelow(eight, ' ') || hasBelow(eight^each*'"', 1) || hasBelow(eight^each*'\\', 1) {
+			return false
+		}
+	}
 	for i := range len(text) {
 		if c := text[i]; c < ' ' || c == '"' || c == '\\' {
 			return false
 		}
 	}
 	return true
+}
+
+const each = 0x0101010101010101 // 1 in each of eight bytes
+
+// hasBelow reports whether one of the eight bytes is less than least, which is 128 at
+// most: such a byte has its high bit set once least is taken from it. It may borrow from
+// its neighbour and make that one look the same, but then the answer is true anyway.
+func hasBelow(eight, least uint64) bool {
+	return (eight-each*least)&^eight&(each<<7) != 0
 }

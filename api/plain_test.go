@@ -52,6 +52,23 @@ func TestPlain(t *testing.T) {
 	}
 }
 
+// Eight bytes at a time say the same as one by one, wherever in the text it stands.
+func TestIsPlain(t *testing.T) {
+	for c := range 256 {
+		want := c >= ' ' && c != '"' && c != '\\'
+		for length := 1; length <= 17; length++ {
+			for at := range length {
+				for _, others := range []string{"a", " ", "\xff", "!", "#", "]"} {
+					text := strings.Repeat(others, at) + string([]byte{byte(c)}) + strings.Repeat(others, length-at-1)
+					if isPlain(text) != want {
+						t.Fatalf("%q", text)
+					}
+				}
+			}
+		}
+	}
+}
+
 // What is plain, the general way reads the same.
 func FuzzPlain(f *testing.F) {
 	f.Add(fmt.Sprintf(plainPut, "v"))
