@@ -17,8 +17,8 @@ import (
 
 // One client with 256 calls in flight writes 128-byte values to 1000 keys: beside
 // as many other sessions as there may be, once with the time standing still and
-// once with a millisecond between two writes, so that each moves its session to
-// the end of those that wait to expire.
+// once with a millisecond between two writes, so that each is a later
+// use of its session.
 func BenchmarkApply(b *testing.B) {
 	for _, millis := range []LogTime{0, 1} {
 		b.Run(fmt.Sprint("millis=", millis), func(b *testing.B) {

@@ -37,7 +37,7 @@ func classOf(id api.ClientID) class {
 	return chosenID
 }
 
-// use says when a session was last used.
+// use says when a session was last used; in byUse, what its place is.
 type use struct {
 	at LogTime
 	id api.ClientID
@@ -73,11 +73,10 @@ func (m *Machine) expire(entry *Applied) {
 
 // overdue returns the first session of a class that nobody has used for the retention.
 func (m *Machine) overdue(c class) (oldest use, ok bool) {
-	if !m.settings.hasLifetimes() {
+	if !m.settings.hasLifetimes() || uint64(m.now) < m.settings.RetentionMillis {
 		return use{}, false
 	}
-	oldest, ok = m.sessions.byUse[c].Min()
-	return oldest, ok && uint64(m.now-oldest.at) >= m.settings.RetentionMillis
+	return m.sessions.leastUsed(c, m.now-LogTime(m.settings.RetentionMillis))
 }
 
 // makeRoom sees to it that a session can be opened for the client of c. If there are as many
@@ -97,7 +96,7 @@ func (m *Machine) makeRoom(c Command, entry *Applied) bool {
 	if uint64(m.Sessions()) < m.settings.MaxSessions || m.forgetOverdue(chosenID, entry) || m.forgetOverdue(issuedID, entry) {
 		return true
 	}
-	oldest, ok := m.sessions.byUse[issuedID].Min()
+	oldest, ok := m.sessions.leastUsed(issuedID, m.now)
 	if ok {
 		m.sessions.forget(oldest.id)
 		entry.Evicted++

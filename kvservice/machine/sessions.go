@@ -15,8 +15,11 @@ import (
 type sessions struct {
 	byClient *btree.Map[api.ClientID, *session]
 
-	// byUse has the sessions of each class in the order in which they go.
-	// Invariant: it holds (lastUse, id) of every session, and nothing else.
+	// byUse has the sessions of each class about in the order in which they go: to
+	// move a session at each use would cost more than all else that a use changes.
+	// So each stands where it was put last, and leastUsed puts those right that have
+	// come to the front.
+	// Invariant: it holds (place, id) of every session, and nothing else.
 	byUse [classes]*btree.BTreeG[use]
 
 	// keyRecords is how many records the sessions of Idempotency-Keys have.
@@ -41,7 +44,16 @@ type session struct {
 	// whatever became of it; before the first, of the registration.
 	// Invariant: lastUse <= Machine.now.
 	lastUse LogTime
+
+	// place is the time under which the session stands in byUse.
+	// Invariant: place <= lastUse < place + placeMillis.
+	place LogTime
 }
+
+// placeMillis is how far, in milliseconds of log time, a session may have been used
+// behind its place. It decides nothing but how much work is done when. Were it
+// longer, more sessions might have to be moved at once.
+const placeMillis = 1000
 
 // record is an executed request. Its result is kept as long as there is room;
 // the fingerprint and the outcome until the number is acknowledged.
@@ -72,7 +84,7 @@ func (t *sessions) get(id api.ClientID) (s *session, known bool) { return t.byCl
 
 // open makes a session for a client that has none.
 func (t *sessions) open(id api.ClientID, now LogTime) *session {
-	s := &session{lastUse: now}
+	s := &session{lastUse: now, place: now}
 	t.byClient.Set(id, s)
 	t.byUse[classOf(id)].Set(use{now, id})
 	return s
@@ -80,19 +92,42 @@ func (t *sessions) open(id api.ClientID, now LogTime) *session {
 
 // touch notes that a session is used now.
 func (t *sessions) touch(id api.ClientID, s *session, now LogTime) {
-	if s.lastUse == now {
-		return
-	}
-	byUse := t.byUse[classOf(id)]
-	byUse.Delete(use{s.lastUse, id})
 	s.lastUse = now
-	byUse.Set(use{now, id})
+	if now-s.place >= placeMillis {
+		t.move(id, s)
+	}
+}
+
+// move puts a session where it belongs in byUse.
+func (t *sessions) move(id api.ClientID, s *session) {
+	byUse := t.byUse[classOf(id)]
+	byUse.Delete(use{s.place, id})
+	s.place = s.lastUse
+	byUse.Set(use{s.place, id})
+}
+
+// leastUsed returns the session of a class that goes first, if it was last used at
+// or before a time: among them the one that was not used for the longest. No session
+// stands behind its last use, so if the first one stands right, it is the first.
+func (t *sessions) leastUsed(c class, until LogTime) (first use, ok bool) {
+	for {
+		first, ok = t.byUse[c].Min()
+		if !ok || first.at > until {
+			return use{}, false
+		}
+		s, _ := t.byClient.Get(first.id)
+		if s.place == s.lastUse {
+			return first, true
+		}
+		s, _ = t.get(first.id)
+		t.move(first.id, s)
+	}
 }
 
 // forget ends a session. If there is none, nothing changes.
 func (t *sessions) forget(id api.ClientID) {
 	if s, known := t.byClient.Delete(id); known {
-		t.byUse[classOf(id)].Delete(use{s.lastUse, id})
+		t.byUse[classOf(id)].Delete(use{s.place, id})
 		if IsKey(id) {
 			t.keyRecords -= s.records.Len()
 		}

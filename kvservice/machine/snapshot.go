@@ -327,6 +327,7 @@ func (in *snapshotReader) session(m *Machine) *session {
 		s.valueBytes += r.valueBytes()
 		last = number
 	}
+	s.place = s.lastUse
 	if s.lastUse > m.now {
 		in.refuse("a session was last used at %d, and it is %d", s.lastUse, m.now)
 	}

@@ -318,7 +318,7 @@ func drawSettings(t *rapid.T) Settings {
 		ValueBytes:   rapid.Uint64Range(2, 8).Draw(t, "value bytes"),
 	}
 	if rapid.IntRange(0, 2).Draw(t, "lifetimes") > 0 {
-		s.RetentionMillis = rapid.Uint64Range(1, 60).Draw(t, "retention")
+		s.RetentionMillis = rapid.OneOf(rapid.Uint64Range(1, 60), rapid.Uint64Range(placeMillis+1, 3*placeMillis)).Draw(t, "retention")
 		s.MaxSessions = rapid.Uint64Range(1, 4).Draw(t, "sessions")
 		s.MaxKeys = rapid.Uint64Range(1, 4).Draw(t, "keys")
 		s.ReportDuplicates = rapid.IntRange(0, 3).Draw(t, "report") == 0
@@ -356,7 +356,11 @@ func drawCommand(t *rapid.T, l *log, w *twin) Command {
 		c = drawOperation(t, w)
 	}
 	// Most of the time little passes, and clocks of leaders differ.
-	c.Stamp = l.a.Now() + LogTime(rapid.SampledFrom([]int{0, 0, 1, 2, 5, 40}).Draw(t, "passes"))
+	passes := []int{0, 0, 1, 2, 5, 40}
+	if settings, _ := l.a.Settings(); settings.RetentionMillis > placeMillis {
+		passes = append(passes, placeMillis-1, placeMillis)
+	}
+	c.Stamp = l.a.Now() + LogTime(rapid.SampledFrom(passes).Draw(t, "passes"))
 	c.Stamp -= min(c.Stamp, LogTime(rapid.IntRange(0, 3).Draw(t, "behind")))
 	if c.RequestID == 0 {
 		c.Nonce = l.nonce()
@@ -509,7 +513,9 @@ func requireInvariants(t require.TestingT, m *Machine) {
 		if IsKey(id) {
 			keyRecords += s.records.Len()
 		}
-		_, found := m.sessions.byUse[classOf(id)].Get(use{s.lastUse, id})
+		require.LessOrEqual(t, s.place, s.lastUse)
+		require.Less(t, s.lastUse, s.place+placeMillis)
+		_, found := m.sessions.byUse[classOf(id)].Get(use{s.place, id})
 		require.True(t, found)
 		return true
 	})
