@@ -66,25 +66,35 @@ func (s *KVService) recordApplied(entry raft.CommitEntry, applied machine.Applie
 			"raft.commit_index", uint64(entry.Index), "raft.term", uint64(entry.Term))
 	}
 	if len(applied.Operations) == 0 {
-		s.recordOperation(entry, applied)
+		s.metrics.applied.WithLabelValues(string(applied.Event)).Inc()
+		s.recordOperation(entry, &applied)
 	}
-	for _, operation := range applied.Operations {
+	counted := 0
+	for i := range applied.Operations {
+		operation := &applied.Operations[i]
+		if next := i + 1; next == len(applied.Operations) || applied.Operations[next].Event != operation.Event {
+			// Mostly all come to the same, and to look for the counter is the dearest part.
+			s.metrics.applied.WithLabelValues(string(operation.Event)).Add(float64(next - counted))
+			counted = next
+		}
 		if applied.Identity.RequestID != 0 {
-			operation.Identity = applied.Identity // the key is that of all of them
+			keyed := *operation
+			keyed.Identity = applied.Identity // the key is that of all of them
+			operation = &keyed
 		}
 		s.recordOperation(entry, operation)
 	}
 }
 
-func (s *KVService) recordOperation(entry raft.CommitEntry, applied machine.Applied) {
-	s.metrics.applied.WithLabelValues(string(applied.Event)).Inc()
+// recordOperation counts a write that came too late and writes the line of a command.
+func (s *KVService) recordOperation(entry raft.CommitEntry, applied *machine.Applied) {
 	level := slog.LevelDebug
 	if applied.Premature() {
 		s.metrics.premature.Inc()
 		level = slog.LevelInfo
 	}
 	if s.config.Logger.Enabled(context.Background(), level) {
-		s.config.Logger.LogAttrs(context.Background(), level, "applied", entryAttrs(entry.Index, entry.Term, applied)...)
+		s.config.Logger.LogAttrs(context.Background(), level, "applied", entryAttrs(entry.Index, entry.Term, *applied)...)
 	}
 }
 

@@ -93,17 +93,18 @@ func TestLogAtInfo(t *testing.T) {
 func TestABatchInTheLog(t *testing.T) {
 	s, log := newLoggedInstant(t, slog.LevelDebug)
 	before := strings.Count(log.String(), "\n")
-	batch := machine.Applied{Event: machine.EventCommitted, Expired: 2, Evicted: 3, Operations: []machine.Applied{appliedWrite(), appliedWrite()}}
-	batch.Operations[1].Identity.ClientID = machine.NewKeyID("order-7")
-	batch.Operations[1].Event = machine.EventDuplicate
+	batch := machine.Applied{Event: machine.EventCommitted, Expired: 2, Evicted: 3, Operations: []machine.Applied{appliedWrite(), appliedWrite(), appliedWrite()}}
+	batch.Operations[2].Identity.ClientID = machine.NewKeyID("order-7")
+	batch.Operations[2].Event = machine.EventDuplicate
 	s.recordApplied(raft.CommitEntry{Index: 3, Term: 1}, batch)
-	require.Equal(t, before+3, strings.Count(log.String(), "\n"), "two operations, and what had to make room")
+	require.Equal(t, before+4, strings.Count(log.String(), "\n"), "three operations, and what had to make room")
 	lines := logged(t, log, "applied")
 	require.Equal(t, "a", lines[len(lines)-2]["idempotency_key"])
 	require.Equal(t, "order-7", lines[len(lines)-1]["idempotency_key"])
 	text := scrape(t, s)
 	require.Contains(t, text, `raftkv_sessions_ended_total{reason="expired"} 2`)
 	require.Contains(t, text, `raftkv_sessions_ended_total{reason="evicted"} 3`)
+	require.Contains(t, text, `raftkv_applied_commands_total{event="committed"} 3`, "the settings, and two of the three")
 	require.Contains(t, text, `raftkv_applied_commands_total{event="duplicate_detected"} 1`)
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/rand"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"raftkv/api"
 	"raftkv/kvservice/machine"
 	"raftkv/raft"
@@ -138,8 +140,10 @@ func operationsOf(r *api.BatchRequest) ([]machine.Command, []api.Encoding) {
 // encoded as it would be alone.
 func (s *KVService) batchResponse(ctx context.Context, command machine.Command, applied machine.Applied, encodings []api.Encoding) api.Response {
 	response := &api.BatchResponse{RespStatus: applied.Result.Status, Outcome: applied.Result.Outcome, Error: applied.Result.Error}
-	for i, operation := range applied.Operations {
-		response.Results = append(response.Results, s.encodeAs(ctx, command.Operations[i].Response(operation.Result), encodings[i]).Body)
+	response.Results = make([]jsontext.Value, len(applied.Operations))
+	for i := range applied.Operations {
+		result := command.Operations[i].Response(applied.Operations[i].Result)
+		response.Results[i] = s.encodeAs(ctx, result, encodings[i]).Body
 	}
 	return response
 }
@@ -149,17 +153,29 @@ func (s *KVService) batchResponse(ctx context.Context, command machine.Command, 
 // number that the client has there: otherwise the second write of a client would
 // make the first one stale, and a repetition could not bring its result.
 func acknowledgeBelow(commands []machine.Command, operations []api.BatchOperation) {
+	var lowest map[api.ClientID]uint64 // nil until somebody needs it
+	for i, o := range operations {
+		c := &commands[i]
+		if c.RequestID == 0 || namesAcked(o.Request) {
+			continue
+		}
+		if lowest == nil {
+			lowest = lowestNumbers(commands)
+		}
+		c.AckedThrough = lowest[c.ClientID] - 1
+	}
+}
+
+// lowestNumbers returns the lowest number that each client has in a batch.
+func lowestNumbers(commands []machine.Command) map[api.ClientID]uint64 {
 	lowest := map[api.ClientID]uint64{}
-	for _, c := range commands {
+	for i := range commands {
+		c := &commands[i]
 		if n, seen := lowest[c.ClientID]; !seen || c.RequestID < n {
 			lowest[c.ClientID] = c.RequestID
 		}
 	}
-	for i, o := range operations {
-		if c := &commands[i]; c.RequestID > 0 && !namesAcked(o.Request) {
-			c.AckedThrough = lowest[c.ClientID] - 1
-		}
-	}
+	return lowest
 }
 
 func namesAcked(r api.Request) bool {
