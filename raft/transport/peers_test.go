@@ -601,7 +601,9 @@ func TestPeersChangeUnderLoad(t *testing.T) {
 	}
 	deadline := time.Now().Add(patience)
 	for { // what is broken is mended by the next attempts
-		reply, err := nodes[1].Call(t.Context(), 3, []byte("put"))
+		attempt, done := context.WithTimeout(t.Context(), patience/10) // a reply may be dropped with a connection
+		reply, err := nodes[1].Call(attempt, 3, []byte("put"))
+		done()
 		if err == nil {
 			require.Equal(t, "2 said put", string(reply))
 			break
