@@ -448,7 +448,10 @@ func validate(l Limits, key string, e Encoding, values ...string) error {
 	if len(key) > l.KeyBytes {
 		return &RequestError{StatusTooLarge, fmt.Sprintf("Key has %d bytes; at most %d are allowed", len(key), l.KeyBytes)}
 	}
-	for _, text := range append(values, "") { // the encoding must exist even if there is no value
+	if _, err := e.Decode(""); err != nil { // the encoding must exist even if there is no value
+		return err
+	}
+	for _, text := range values {
 		v, err := e.Decode(text)
 		if err != nil {
 			return err
