@@ -357,8 +357,9 @@ func (t *trip) arrive(a attempt) {
 func (t *trip) land(answer api.Response, err error) {
 	var results []attempt // by seat
 	if batch, ok := answer.(*api.BatchResponse); ok {
-		for i := range min(len(t.sent), len(batch.Results)) {
-			results = append(results, operationResult(t.sent[i].op, batch.Results[i]))
+		results = make([]attempt, min(len(t.sent), len(batch.Results)))
+		for i := range results {
+			results[i] = operationResult(t.sent[i].op, batch.Results[i])
 		}
 	}
 	var refused *StatusError

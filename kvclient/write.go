@@ -113,10 +113,14 @@ func WithIdempotencyKey(key string) WriteOption {
 }
 
 func (w Write) with(options []WriteOption) Write {
-	for _, option := range options {
-		option(&w)
+	if len(options) == 0 {
+		return w
 	}
-	return w
+	changed := w // takes memory, because options get its address; most writes have none
+	for _, option := range options {
+		option(&changed)
+	}
+	return changed
 }
 
 // Identity tells one write from all others. Every attempt at the write carries
