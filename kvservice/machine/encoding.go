@@ -173,11 +173,11 @@ func appendText(b []byte, s string) []byte {
 }
 
 // Decode reads a command that fills all of b. The result shares no memory with
-// b. The error is ErrNewerVersion, or another for bytes that Encode does not
+// b; its texts share theirs, so who keeps one for long keeps a copy. The error is ErrNewerVersion, or another for bytes that Encode does not
 // produce. A command of a kind that this program does not know comes with its
 // stamp all the same.
 func Decode(b []byte) (Command, error) {
-	r := reader{b: b}
+	r := reader{b: b, all: string(b)}
 	version := r.byte()
 	switch {
 	case r.bad || version == 0:
@@ -273,6 +273,7 @@ func (r *reader) condition(c *Command) {
 // set and all that follows is zero, so callers check once.
 type reader struct {
 	b   []byte
+	all string // what was to be read at first: texts are parts of it, a copy for all of them
 	bad bool
 }
 
@@ -304,4 +305,8 @@ func (r *reader) number() uint64 {
 	return v
 }
 
-func (r *reader) text() string { return string(r.bytes(r.number())) }
+func (r *reader) text() string {
+	n := len(r.bytes(r.number()))
+	end := len(r.all) - len(r.b)
+	return r.all[end-n : end]
+}

@@ -85,6 +85,7 @@ func (t *sessions) get(id api.ClientID) (s *session, known bool) { return t.byCl
 // open makes a session for a client that has none.
 func (t *sessions) open(id api.ClientID, now LogTime) *session {
 	s := &session{lastUse: now, place: now}
+	id = api.ClientID(strings.Clone(string(id))) // see Decode
 	t.byClient.Set(id, s)
 	t.byUse[classOf(id)].Set(use{now, id})
 	return s
@@ -101,9 +102,9 @@ func (t *sessions) touch(id api.ClientID, s *session, now LogTime) {
 // move puts a session where it belongs in byUse.
 func (t *sessions) move(id api.ClientID, s *session) {
 	byUse := t.byUse[classOf(id)]
-	byUse.Delete(use{s.place, id})
+	u, _ := byUse.Delete(use{s.place, id})
 	s.place = s.lastUse
-	byUse.Set(use{s.place, id})
+	byUse.Set(use{s.place, u.id}) // its own id, which is no part of a command
 }
 
 // leastUsed returns the session of a class that goes first, if it was last used at

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -318,4 +319,22 @@ func TestWritesWithoutASession(t *testing.T) {
 	l.apply(Command{Kind: KindAppend, Key: "x", Value: "a", Nonce: Nonce{1}})
 	require.Equal(t, "aa", l.get("x"))
 	require.Equal(t, 0, l.a.Sessions())
+}
+
+// What a session keeps of a command is its id, and not with the rest of it (see
+// Decode).
+func TestSessionsKeepNoCommands(t *testing.T) {
+	m := New()
+	applyTo(m, Command{Kind: KindSettings, Settings: DefaultSettings()})
+	before := heapBytes()
+	for round := range uint64(2) {
+		for client := range 64 {
+			applyTo(m, Command{
+				Kind: KindPut, Key: "x", Value: strings.Repeat("v", 1<<20), Stamp: LogTime(2 * placeMillis * round),
+				ClientID: api.ClientID(fmt.Sprint("client ", client)), RequestID: round + 1, AckedThrough: round,
+			})
+		}
+		require.Less(t, int64(heapBytes())-int64(before), int64(8<<20), "round %d", round)
+	}
+	require.Equal(t, 64, m.Sessions())
 }
