@@ -267,6 +267,9 @@ func (s *KVService) apply(entry raft.CommitEntry) error {
 // does so before any client's command. What settings of an older program lack, it
 // adds.
 func (s *KVService) advanceLeadership(l *leadership, entry raft.CommitEntry) {
+	if isClosed(l.ready) {
+		return
+	}
 	settings, written := s.machine.Settings()
 	if entry.Kind == raft.EntryEmpty && entry.Term == l.term {
 		s.clock.Start(s.machine.Now(), s.monotonicMillis())
@@ -275,7 +278,7 @@ func (s *KVService) advanceLeadership(l *leadership, entry raft.CommitEntry) {
 			go s.writeSettings(next)
 		}
 	}
-	if l.clockRuns && written && !isClosed(l.ready) {
+	if l.clockRuns && written {
 		close(l.ready)
 	}
 }

@@ -27,8 +27,12 @@ func (s *KVService) completed(settings machine.Settings) machine.Settings {
 // started with. It is called when an entry or a snapshot has been taken in; the first
 // one that brings the settings decides, before a client's command. The lock is held.
 func (s *KVService) checkSettings() error {
-	got, want := s.duplicates(), s.config.Duplicates
-	if got == "" || want == "" || got == want {
+	want := s.config.Duplicates
+	if want == "" {
+		return nil
+	}
+	got := s.duplicates()
+	if got == "" || got == want {
 		return nil
 	}
 	return fmt.Errorf("this cluster answers duplicates with %q, not %[2]q, and that is for good; start this server with --duplicates %[1]s or without the flag", got, want)

@@ -73,9 +73,11 @@ func DefaultSettings() Settings {
 // complete reports whether every bound is there. None may be 0, but lifetimes
 // may be absent.
 func (s Settings) complete() bool {
+	if s.Window == 0 || s.SessionBytes == 0 || s.ValueBytes == 0 {
+		return false
+	}
 	lifetimes := s.RetentionMillis > 0 && s.MaxSessions > 0 && s.MaxKeys > 0
-	none := s == s.withoutLifetimes() && !s.ReportDuplicates
-	return s.Window > 0 && s.SessionBytes > 0 && s.ValueBytes > 0 && (lifetimes || none)
+	return lifetimes || s == s.withoutLifetimes() && !s.ReportDuplicates
 }
 
 // hasLifetimes reports whether sessions end.
