@@ -62,14 +62,13 @@ func (l *clientListener) Accept() (net.Conn, error) {
 		l.conns.give()
 		return nil, err
 	}
-	return &clientConn{
-		Conn:  conn,
-		spare: len(l.conns) > l.usual,
-		close: sync.OnceValue(func() error {
-			defer l.conns.give()
-			return conn.Close()
-		}),
-	}, nil
+	c := newClientConn(conn)
+	c.spare = len(l.conns) > l.usual
+	c.close = sync.OnceValue(func() error {
+		defer l.conns.give()
+		return conn.Close()
+	})
+	return c, nil
 }
 
 func (l *clientListener) Close() error { return l.close() }
@@ -79,6 +78,7 @@ type clientConn struct {
 	net.Conn
 	spare bool
 	close func() error
+	deadlines
 }
 
 func (c *clientConn) Close() error { return c.close() }

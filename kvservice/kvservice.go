@@ -20,7 +20,7 @@
 //	forward.go       requests that reached a follower
 //	http.go          the HTTP interface of docs/http.md
 //	carry.go         what a request carries with it
-//	door.go          what is let in; conns.go: connections; stop.go: the end
+//	door.go          what is let in; conns.go, deadlines.go: connections; stop.go: the end
 //	health.go        whether to restart a server, and whether to ask it
 //	metrics.go       what is counted
 //	record.go        what is logged, and the ids of requests
