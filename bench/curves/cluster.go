@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"raftkv/bench/internal/rawhttp"
 )
 
 // cluster is some raftkv serve processes on loopback, with fresh directories.
@@ -54,14 +56,19 @@ func startCluster(program, dir string, n int) (*cluster, error) {
 		}
 		c.servers = append(c.servers, s)
 	}
-	for range 200 {
+	// An election is told to nobody outside, so the servers are asked now and then.
+	ask, late := time.Tick(50*time.Millisecond), time.After(10*time.Second)
+	for {
 		if _, err = c.leader(); err == nil {
 			return c, nil
 		}
-		time.Sleep(50 * time.Millisecond)
+		select {
+		case <-ask:
+		case <-late:
+			c.close()
+			return nil, err
+		}
 	}
-	c.close()
-	return nil, err
 }
 
 // freeAddrs returns addresses of loopback that nobody listens on.
@@ -96,12 +103,9 @@ func (c *cluster) leader() (*server, error) {
 		if err := getJSON("http://"+s.http+"/status", &status); err != nil || status.Role != "leader" {
 			continue
 		}
-		conn, err := dial(s.http)
-		if err != nil {
-			return nil, err
-		}
-		defer conn.close()
-		_, err = conn.post("/get", []byte(`{"Key":"x"}`))
+		conn := rawhttp.New(s.http, answerTimeout)
+		defer conn.Close()
+		_, err := post(conn, "/get", []byte(`{"Key":"x"}`))
 		return s, err
 	}
 	return nil, errNoLeader

@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"raftkv/bench/internal/rawhttp"
 )
 
 // point is one measurement.
@@ -73,7 +76,7 @@ func measure(program, dir, profiles string, p point) (measured, error) {
 		if clients[i], err = newClient(leader.http, p); err != nil {
 			return m, err
 		}
-		defer clients[i].conn.close()
+		defer clients[i].conn.Close()
 	}
 	if err := all(clients, func(c *client) error { return c.load(time.Now().Add(warmUp)) }); err != nil {
 		return m, err
@@ -174,7 +177,7 @@ func fill(addr string, p point) error {
 // client is a session that has one request under way.
 type client struct {
 	point
-	conn  *connection
+	conn  *rawhttp.Conn
 	id    string
 	last  int // the number of its last write
 	value string
@@ -185,11 +188,8 @@ type client struct {
 }
 
 func newClient(addr string, p point) (*client, error) {
-	conn, err := dial(addr)
-	if err != nil {
-		return nil, err
-	}
-	answer, err := conn.post("/session", []byte(`{}`))
+	conn := rawhttp.New(addr, answerTimeout)
+	answer, err := post(conn, "/session", []byte(`{}`))
 	if err != nil {
 		return nil, err
 	}
@@ -198,6 +198,19 @@ func newClient(addr string, p point) (*client, error) {
 		return nil, err
 	}
 	return &client{point: p, conn: conn, id: session.ClientID, value: strings.Repeat("v", p.valueBytes)}, nil
+}
+
+// answerTimeout is longer than a server takes to say "unknown".
+const answerTimeout = 15 * time.Second
+
+// post returns the body of the answer, which holds until the next call. Any status
+// but 200 is an error.
+func post(conn *rawhttp.Conn, path string, body []byte) ([]byte, error) {
+	status, answer, err := conn.Post(path, body)
+	if err == nil && status != http.StatusOK {
+		err = fmt.Errorf("the server answered %s", answer)
+	}
+	return answer, err
 }
 
 // load makes calls until a time.
@@ -219,12 +232,12 @@ func (c *client) call() error {
 	case "put":
 		c.body = c.appendPut(c.body[:0], rand.IntN(c.keys))
 		c.operations++
-		_, err := c.conn.post("/put", c.body)
+		_, err := post(c.conn, "/put", c.body)
 		return err
 	case "get":
 		c.body = fmt.Appendf(c.body[:0], `{"Key":"key-%012d"}`, rand.IntN(c.keys))
 		c.operations++
-		_, err := c.conn.post("/get", c.body)
+		_, err := post(c.conn, "/get", c.body)
 		return err
 	case "batch":
 		c.operations += batchSize
@@ -245,7 +258,7 @@ func (c *client) putBatch(size int, key func(n int) int) error {
 		c.body = append(c.body, '}')
 	}
 	c.body = append(c.body, `]}`...)
-	_, err := c.conn.post("/batch", c.body)
+	_, err := post(c.conn, "/batch", c.body)
 	return err
 }
 

@@ -92,7 +92,8 @@ var rooms = []room{
 
 	{dir: "rafttest", std: virtual, own: []string{"internal/lincheck"}},
 
-	{dir: "bench/curves", std: everything},
+	{dir: "bench/curves", std: everything, own: []string{"bench/internal/rawhttp"}},
+	{dir: "bench/internal/rawhttp", std: everything},
 
 	{dir: "cmd/...", std: everything, own: []string{"api", "rafttest", "raft/...", "kvservice/...", "kvclient/...", "internal/..."}, lib: []string{
 		"github.com/spf13/cobra", "github.com/go-json-experiment/json", "github.com/gofrs/flock",

@@ -25,7 +25,7 @@ type results struct {
 }
 
 // client is said with every table: on a small machine it is part of the figure.
-const client = "HTTP: internal/rawhttp, one connection each, one request at a time; etcd: clientv3, 16 clients a connection; " +
+const client = "HTTP: bench/internal/rawhttp, one connection each, one request at a time; etcd: clientv3, 16 clients a connection; " +
 	"shared: kvclient and clientv3, one for all"
 
 func newResults(o *options) results {

@@ -52,13 +52,17 @@ func newLeader(peers []string, j *journal, m *kv.Machine) (*leader, error) {
 
 // dial waits for a follower that has not started yet.
 func dial(addr string) (conn net.Conn, err error) {
-	for range 500 {
+	again, late := time.Tick(10*time.Millisecond), time.After(5*time.Second)
+	for {
 		if conn, err = net.Dial("tcp", addr); err == nil {
 			return conn, nil
 		}
-		time.Sleep(10 * time.Millisecond)
+		select {
+		case <-again:
+		case <-late:
+			return nil, err
+		}
 	}
-	return nil, err
 }
 
 // countAnswers notes which frame a follower has come to: it answers them in order.

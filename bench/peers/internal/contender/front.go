@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"time"
 
+	"raftkv/bench/internal/rawhttp"
 	"raftkv/bench/peers/internal/load"
-	"raftkv/bench/peers/internal/rawhttp"
 )
 
 func init() {

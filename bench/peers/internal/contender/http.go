@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"raftkv/bench/internal/rawhttp"
 	"raftkv/bench/peers/internal/load"
-	"raftkv/bench/peers/internal/rawhttp"
 )
 
 // dialect is how a system writes its requests in JSON.

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"raftkv/api"
+	"raftkv/bench/internal/rawhttp"
 	"raftkv/bench/peers/internal/load"
-	"raftkv/bench/peers/internal/rawhttp"
 	"raftkv/kvclient"
 )
 
