@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"raftkv/api"
 	"raftkv/raft"
@@ -71,16 +72,15 @@ func (s *KVService) HandleForwarded(ctx context.Context, from raft.ServerID, pay
 		a := encode(api.Refuse(api.StatusBadRequest, fmt.Sprintf("server %d forwarded something that server %d cannot read; do they run the same version?", from, s.config.ID)))
 		return joinLine(string(a.Status), a.Body)
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.config.RequestTimeout)
-	defer cancel()
 	line, key := splitKey(line)
 	path, requestID, _ := strings.Cut(line, " ")
+	request := &requestContext{Context: ctx, deadline: time.Now().Add(s.config.RequestTimeout), id: requestID, key: key, visit: visit}
+	defer request.end()
 	if path == readIndexPath {
-		return s.answerReadIndex(ctx, body)
+		return s.answerReadIndex(request, body)
 	}
 	s.metrics.forwarded.WithLabelValues(forwardedIn).Inc()
-	ctx = &requestContext{ctx, requestID, key, visit}
-	a := s.answer(ctx, path, body, false)
+	a := s.answer(request, path, body, false)
 	if a.Replayed {
 		return joinLine(string(a.Status)+replayed, a.Body)
 	}

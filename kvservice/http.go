@@ -1,7 +1,6 @@
 package kvservice
 
 import (
-	"context"
 	"fmt"
 	"mime"
 	"net/http"
@@ -59,6 +58,12 @@ type doorway struct {
 // Unwrap is what http.ResponseController asks for.
 func (d *doorway) Unwrap() http.ResponseWriter { return d.ResponseWriter }
 
+// end gives back what the request has held.
+func (d *doorway) end() {
+	d.request.end()
+	d.visit.end()
+}
+
 func (s *KVService) route(w *doorway, req *http.Request, path string) {
 	if !isClosed(s.attached) {
 		select {
@@ -77,8 +82,8 @@ func (s *KVService) route(w *doorway, req *http.Request, path string) {
 		return
 	}
 	w.visit.door = s.door
-	defer w.visit.end()
 	w.request.Context, w.request.visit = req.Context(), &w.visit
+	defer w.end()
 	if req.Method != http.MethodPost && s.serveAdminGet(w, req.WithContext(&w.request), path, &w.visit) {
 		return
 	}
@@ -119,9 +124,7 @@ func (s *KVService) route(w *doorway, req *http.Request, path string) {
 		writeAnswer(w, refusalOf(err))
 		return
 	}
-	timed, cancel := context.WithTimeout(req.Context(), s.config.RequestTimeout)
-	defer cancel()
-	w.request.Context, w.request.key = timed, key
+	w.request.key, w.request.deadline = key, time.Now().Add(s.config.RequestTimeout)
 	a := s.answer(&w.request, path, body, true)
 	if len(a.Body) > smallBytes {
 		// It has its own time from now on. One that is smaller fits into the system's

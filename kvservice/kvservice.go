@@ -19,7 +19,7 @@
 //	keyed.go         writes with an Idempotency-Key
 //	forward.go       requests that reached a follower
 //	http.go          the HTTP interface of docs/http.md
-//	carry.go         what a request carries with it
+//	carry.go         what a request carries with it; pulse.go: how it waits
 //	door.go          what is let in; conns.go, deadlines.go: connections; stop.go: the end
 //	health.go        whether to restart a server, and whether to ask it
 //	metrics.go       what is counted
@@ -46,12 +46,13 @@ import (
 // Raft is what the service needs of a raft/server.Server.
 type Raft interface {
 	Submit(ctx context.Context, command []byte) (raft.Index, raft.Term, error)
+	Propose(command []byte, told func(raft.Submitted)) error
 	Status() raft.Status
 	Configuration() (raft.Configuration, raft.Index)
 	Progress() map[raft.ServerID]raft.Index
 	Call(ctx context.Context, to raft.ServerID, payload []byte) ([]byte, error)
 
-	ReadIndex(ctx context.Context) (raft.Index, error)
+	AskReadIndex(answers chan<- raft.Answer) error
 	LeaseIndex() (index raft.Index, ok bool)
 	Heard() (at time.Time, index raft.Index)
 
@@ -105,6 +106,7 @@ type KVService struct {
 	stopping atomic.Bool   // the node is about to stop
 
 	door          *door
+	pulse         pulse
 	answerTime    time.Duration // for a client to take a large answer
 	metrics       *metrics
 	requestIDs    *requestIDs
@@ -155,7 +157,8 @@ type leadership struct {
 type answer struct {
 	applied machine.Applied
 	at      raft.LogPosition
-	lost    bool // the leadership has ended: nobody here knows what becomes of the entry
+	lost    bool  // the leadership has ended: nobody here knows what becomes of the entry
+	refused error // nothing was appended
 }
 
 // New returns a service with an empty store. It answers nobody before Run.
@@ -200,6 +203,7 @@ func New(config Config) *KVService {
 func (s *KVService) Run(r Raft, commitChan <-chan raft.CommitEntry) error {
 	s.attach(r)
 	defer s.background.Wait()
+	defer s.pulse.hurry()
 	defer close(s.stopped)
 	for entry := range commitChan {
 		s.applyingSince.Store(int64(time.Since(s.start)))

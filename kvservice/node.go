@@ -67,7 +67,7 @@ type Node struct {
 	patience  patience
 	unhurried context.Context // ends with Hurry
 	hurry     context.CancelFunc
-	giveUp    context.CancelFunc // ends the contexts of all requests of clients
+	giveUp    func() // ends the contexts of all requests of clients
 
 	end  chan error    // takes the first reason to end; nil is Stop
 	done chan struct{} // closed when everything has ended
@@ -137,7 +137,10 @@ func Start(config NodeConfig) (*Node, error) {
 		return nil, err
 	}
 	requests, giveUp := context.WithCancel(context.Background())
-	n.giveUp = giveUp
+	n.giveUp = func() {
+		giveUp()
+		n.service.pulse.hurry()
+	}
 	n.http = &http.Server{
 		Handler:           n.service.Handler(),
 		BaseContext:       func(net.Listener) context.Context { return requests },

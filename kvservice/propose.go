@@ -11,6 +11,7 @@ import (
 	"raftkv/kvservice/machine"
 	"raftkv/kvservice/waiters"
 	"raftkv/raft"
+	"raftkv/raft/server"
 )
 
 // propose puts a command into the log, waits until it has been applied, and
@@ -26,54 +27,48 @@ func (s *KVService) propose(ctx context.Context, command machine.Command) api.Re
 
 // proposeFor is propose for an answer that respond makes of what became of the command.
 func (s *KVService) proposeFor(ctx context.Context, command machine.Command, respond func(answer) api.Response) api.Response {
-	if refusal := s.awaitReady(ctx); refusal != nil {
-		return refusal
-	}
 	if command.RequestID == 0 {
 		command.Nonce = newNonce()
 	}
-
-	// Register first and submit afterwards: the entry may have been applied
-	// before Submit returns.
-	answers := make(chan answer, 1)
 	s.mu.Lock()
+	for !s.isReady() {
+		s.mu.Unlock()
+		if refusal := s.awaitReady(ctx); refusal != nil {
+			return refusal
+		}
+		s.mu.Lock()
+	}
+	// Register first and submit afterwards: the entry may have been applied
+	// before anybody has said that it was appended.
+	answers := make(chan answer, 1)
 	command.Stamp = s.clock.Stamp(s.monotonicMillis())
 	token := s.waiters.Add(command.Identity())
 	s.answers[token] = answers
 	s.mu.Unlock()
 
 	began := time.Now()
-	_, term, err := s.raft.Submit(ctx, command.Encode())
-	switch {
-	case err == nil:
-		s.submitted(token, term)
-	case errors.Is(err, raft.ErrBusy), errors.Is(err, raft.ErrTransferring), isNotLeader(err):
-		// This attempt has put nothing into a log. An earlier one may have, and
-		// then its answer may have come meanwhile.
-		select {
-		case a := <-answers:
-			return s.response(ctx, respond, a)
-		default:
-		}
-		s.forget(token)
-		return s.refused(err)
+	err := s.raft.Propose(command.Encode(), func(where raft.Submitted) { s.submitted(token, where) })
+	if err != nil {
+		s.submitted(token, raft.Submitted{Err: err})
 	}
-	// Any other error leaves open whether the command went into the log, so this
-	// waits for its answer as if it had.
-	select {
-	case a := <-answers:
-		if !a.lost {
-			s.metrics.commitLatency.Observe(float64(time.Since(began)) / float64(time.Millisecond))
-		}
-		return s.response(ctx, respond, a)
-	case <-ctx.Done():
-		s.forget(token)
-		return s.unknown(api.StatusTimeout, "the request was not committed in time")
-	case <-s.stopped:
+	a, err := wait(ctx, s, answers)
+	switch {
+	case errors.Is(err, server.ErrStopped):
 		s.forget(token)
 		return s.unknown(api.StatusFailedCommit, "this server is stopping")
+	case err != nil:
+		s.forget(token)
+		return s.unknown(api.StatusTimeout, "the request was not committed in time")
+	case a.refused != nil:
+		return s.refused(a.refused)
+	case !a.lost:
+		s.metrics.commitLatency.Observe(float64(time.Since(began)) / float64(time.Millisecond))
 	}
+	return s.response(ctx, respond, a)
 }
+
+// isReady reports whether this server can stamp commands as a leader. The lock is held.
+func (s *KVService) isReady() bool { return s.leadership != nil && isClosed(s.leadership.ready) }
 
 // awaitReady waits until this server can stamp commands as a leader. Nothing
 // has been submitted for the request yet, so every refusal is not_applied.
@@ -99,19 +94,28 @@ func (s *KVService) awaitReady(ctx context.Context) (refusal api.Response) {
 	}
 }
 
-// submitted notes the term in which a waiter's command was appended. If that
-// leadership has ended meanwhile, the waiter is answered here, because the
-// announcement has gone by.
-func (s *KVService) submitted(token waiters.Token, term raft.Term) {
+// submitted notes in which term a waiter's command was appended, or answers the
+// waiter. The server's loop calls it.
+func (s *KVService) submitted(token waiters.Token, where raft.Submitted) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.waiters.Submitted(token, term) {
-		s.reply(token, answer{lost: true})
+	if where.Err == nil {
+		// If that leadership has ended meanwhile, the announcement has gone by.
+		if s.waiters.Submitted(token, where.Term) {
+			s.reply(token, answer{lost: true})
+		}
+		return
+	}
+	// This attempt has put nothing into a log. An earlier one may have, and then
+	// its answer may have come meanwhile.
+	if _, waits := s.answers[token]; waits {
+		s.waiters.Remove(token)
+		s.reply(token, answer{refused: where.Err})
 	}
 }
 
-// forget removes a waiter that was not answered: Submit refused its command, its
-// client has gone, or was told "unknown". Of one that was answered nothing is left.
+// forget removes a waiter that was not answered: its client has gone, or is told
+// "unknown". Of one that was answered nothing is left.
 func (s *KVService) forget(token waiters.Token) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -35,11 +35,11 @@ func (s *KVService) read(ctx context.Context, level api.Consistency, look func()
 	if refusal != nil {
 		return refusal
 	}
-	if refusal := s.awaitApplied(ctx, index); refusal != nil {
-		return refusal
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if refusal := s.appliedTo(ctx, index); refusal != nil {
+		return refusal
+	}
 	answer, _ := look()
 	return answer
 }
@@ -85,7 +85,15 @@ func (s *KVService) ownReadIndex(ctx context.Context, level api.Consistency) (ra
 			return index, nil
 		}
 	}
-	return s.raft.ReadIndex(ctx)
+	answers := make(chan raft.Answer, 1)
+	if err := s.raft.AskReadIndex(answers); err != nil {
+		return 0, err
+	}
+	a, err := wait(ctx, s, answers)
+	if err != nil {
+		return 0, err
+	}
+	return a.Index, a.Err
 }
 
 // answerReadIndex answers a follower.
@@ -148,24 +156,28 @@ type reader struct {
 // awaitApplied waits until the entry at index has been applied.
 func (s *KVService) awaitApplied(ctx context.Context, index raft.Index) (refusal api.Response) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.appliedTo(ctx, index)
+}
+
+// appliedTo is awaitApplied with the lock held, but not while it waits.
+func (s *KVService) appliedTo(ctx context.Context, index raft.Index) (refusal api.Response) {
 	if s.machine.AppliedIndex() >= index {
-		s.mu.Unlock()
 		return nil
 	}
 	r := reader{index, make(chan struct{})}
 	s.readers = append(s.readers, r)
 	s.mu.Unlock()
-	select {
-	case <-r.ready:
+	_, err := wait(ctx, s, r.ready)
+	s.mu.Lock()
+	if err == nil {
 		return nil
-	case <-ctx.Done():
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.readers = slices.DeleteFunc(s.readers, func(other reader) bool { return other == r })
-		return s.refuse(api.StatusTimeout, "this server has not applied in time what the read must see")
-	case <-s.stopped:
+	}
+	s.readers = slices.DeleteFunc(s.readers, func(other reader) bool { return other == r })
+	if errors.Is(err, server.ErrStopped) {
 		return s.refuse(api.StatusNotLeader, "this server is stopping; ask another")
 	}
+	return s.refuse(api.StatusTimeout, "this server has not applied in time what the read must see")
 }
 
 // releaseReaders lets those go on who waited for what has just been applied.

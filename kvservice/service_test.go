@@ -2,6 +2,7 @@ package kvservice
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -31,7 +32,8 @@ type scriptedRaft struct {
 	commits chan raft.CommitEntry
 	next    raft.Index
 
-	// submit, if not nil, decides what Submit returns instead of appending.
+	// submit, if not nil, decides what Submit returns instead of appending. After
+	// server.ErrStopped nobody is told anything.
 	submit func(command []byte) (raft.Index, raft.Term, error)
 	call   func(payload []byte) ([]byte, error)
 }
@@ -44,6 +46,14 @@ func (r *scriptedRaft) Submit(_ context.Context, command []byte) (raft.Index, ra
 		return submit(command)
 	}
 	return r.append(command)
+}
+
+func (r *scriptedRaft) Propose(command []byte, told func(raft.Submitted)) error {
+	index, term, err := r.Submit(context.Background(), command)
+	if !errors.Is(err, server.ErrStopped) {
+		told(raft.Submitted{FirstIndex: index, Term: term, Err: err})
+	}
+	return nil
 }
 
 func (r *scriptedRaft) append(command []byte) (raft.Index, raft.Term, error) {
@@ -306,11 +316,11 @@ func TestRefusedSubmitIsNotApplied(t *testing.T) {
 	}
 }
 
-// Submit itself does not know whether the command went into the log.
+// The server ends, and has not said whether the command went into the log.
 func TestSubmitThatMayHaveHappenedIsUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, r := serve(t)
-		r.submit = func([]byte) (raft.Index, raft.Term, error) { return 0, 0, context.DeadlineExceeded }
+		r.submit = func([]byte) (raft.Index, raft.Term, error) { return 0, 0, server.ErrStopped }
 		code, body := post(s, "/put", putX1)
 		require.Equal(t, 504, code)
 		require.Contains(t, body, `"RespStatus":"Timeout","Outcome":"unknown"`)
@@ -648,6 +658,12 @@ func (r *instantRaft) Submit(_ context.Context, command []byte) (raft.Index, raf
 	return index, 1, r.s.apply(raft.CommitEntry{Index: index, Term: 1, Command: command})
 }
 
+func (r *instantRaft) Propose(command []byte, told func(raft.Submitted)) error {
+	index, term, err := r.Submit(context.Background(), command)
+	told(raft.Submitted{FirstIndex: index, Term: term, Err: err})
+	return nil
+}
+
 func (r *instantRaft) Status() raft.Status {
 	return raft.Status{ID: 1, State: raft.Leader, Term: 1, LeaderID: 1}
 }
@@ -670,8 +686,11 @@ type plainRaft struct {
 func (r *plainRaft) Configuration() (raft.Configuration, raft.Index) {
 	return raft.NewConfiguration(1, 2, 3), 0
 }
-func (r *plainRaft) Progress() map[raft.ServerID]raft.Index                  { return nil }
-func (r *plainRaft) ReadIndex(context.Context) (raft.Index, error)           { return r.readIndex, r.readError }
+func (r *plainRaft) Progress() map[raft.ServerID]raft.Index { return nil }
+func (r *plainRaft) AskReadIndex(answers chan<- raft.Answer) error {
+	answers <- raft.Answer{Index: r.readIndex, Err: r.readError}
+	return nil
+}
 func (r *plainRaft) LeaseIndex() (raft.Index, bool)                          { return r.readIndex, r.lease }
 func (r *plainRaft) Heard() (time.Time, raft.Index)                          { return r.heardAt, r.readIndex }
 func (r *plainRaft) TransferLeadership(context.Context, raft.ServerID) error { return nil }

@@ -17,14 +17,26 @@ import (
 // ctx's error or ErrStopped the command may have been.
 func (s *Server) Submit(ctx context.Context, command []byte) (raft.Index, raft.Term, error) {
 	answers := make(chan raft.Submitted, 1)
-	if !s.inbox.putSubmit(submit{command, answers}) {
-		return 0, 0, raft.ErrBusy
+	if err := s.Propose(command, func(a raft.Submitted) { answers <- a }); err != nil {
+		return 0, 0, err
 	}
 	a, err := await(ctx, s, answers)
 	if err != nil {
 		return 0, 0, err
 	}
 	return a.FirstIndex, a.Term, a.Err
+}
+
+// Propose is Submit for who does not wait to hear where the command went, but for
+// what becomes of it. It does not block. told is called once, with what Submit
+// would return, unless the server stops first. It runs in the server's loop: it must
+// not block or call back into the server. An error is raft.ErrBusy; then
+// nothing was appended, and told is not called.
+func (s *Server) Propose(command []byte, told func(raft.Submitted)) error {
+	if !s.inbox.putSubmit(submit{command, told}) {
+		return raft.ErrBusy
+	}
+	return nil
 }
 
 // await waits for the loop's answer. The error is ctx's, or ErrStopped.
@@ -51,10 +63,20 @@ func await[A any](ctx context.Context, s *Server, answers <-chan A) (a A, err er
 // after an error either.
 func (s *Server) ReadIndex(ctx context.Context) (raft.Index, error) {
 	answers := make(chan raft.Answer, 1)
-	if !s.inbox.putRead(answers) {
-		return 0, raft.ErrBusy
+	if err := s.AskReadIndex(answers); err != nil {
+		return 0, err
 	}
 	return indexOf(await(ctx, s, answers))
+}
+
+// AskReadIndex is ReadIndex for who waits by itself. It does not block; the answer
+// goes to answers, which must have room for it, unless the server stops
+// first. After an error, which is raft.ErrBusy, none comes.
+func (s *Server) AskReadIndex(answers chan<- raft.Answer) error {
+	if !s.inbox.putRead(answers) {
+		return raft.ErrBusy
+	}
+	return nil
 }
 
 // ChangeConfiguration begins a change of the members, see

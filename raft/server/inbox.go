@@ -29,7 +29,7 @@ type waiting struct {
 
 type submit struct {
 	command []byte
-	answer  chan<- raft.Submitted // has room for the answer
+	told    func(raft.Submitted) // runs in the loop
 }
 
 // question is an event that will be answered under the number given to it.

@@ -429,7 +429,7 @@ func (s *Server) answer(submits []submit, submitted []raft.Submitted) {
 		if a.Err == nil {
 			a.FirstIndex += raft.Index(i)
 		}
-		submits[i].answer <- a
+		submits[i].told(a)
 	}
 }
 
