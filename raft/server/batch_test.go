@@ -2,6 +2,7 @@ package server
 
 import (
 	"fmt"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -67,5 +68,32 @@ func TestCommandsGatherWhileTheDiskIsBusy(t *testing.T) {
 			require.Equal(t, []int{1, 100}, d.saves, "server %d", i+1)
 			require.Len(t, c.nodes[raft.ServerID(i+1)].commands(), 101)
 		}
+	})
+}
+
+// Twenty goroutines are about to submit, and there is one processor: whoever comes
+// first wakes the loop, and the loop lets the others come first, too. The scheduler
+// makes an exception now and then, so it is asked fifty times.
+func TestWhoIsReadyGetsIntoTheRound(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	synctest.Test(t, func(t *testing.T) {
+		disks := []*countingStorage{{}, {}, {}}
+		c := newCluster(t, disks[0], disks[1], disks[2])
+		lead := c.leader()
+		pass(time.Second)
+		disks[lead-1].saves = nil
+		for range 50 {
+			for i := range 20 {
+				go c.nodes[lead].Submit(t.Context(), []byte(fmt.Sprint(i)))
+			}
+			pass(time.Second)
+		}
+		alone := 0
+		for _, entries := range disks[lead-1].saves {
+			if entries == 1 {
+				alone++
+			}
+		}
+		require.Less(t, alone, 25, "writes of a single entry, among %v", disks[lead-1].saves)
 	})
 }
