@@ -3,8 +3,8 @@ package machine
 import "slices"
 
 // blockTree is an ordered map from keys to blocks: a B+ tree, in which all blocks
-// stand in the lowest nodes. Two trees may share nodes. Each node has an owner,
-// and a tree changes only those nodes that have its own; of another it makes a
+// stand in the lowest nodes. Two trees may share nodes and blocks. Each of these has
+// an owner, and a tree changes only those that have its own; of another it makes a
 // copy. So to copy the tree is to give both a new owner.
 type blockTree struct {
 	root  *node
@@ -31,7 +31,7 @@ const nodeWidth = 64
 // so that each key has a block that is not behind it.
 func newBlockTree() blockTree {
 	o := new(owner)
-	return blockTree{&node{owner: o, keys: []string{""}, blocks: []block{""}}, o}
+	return blockTree{&node{owner: o, keys: []string{""}, blocks: []block{{}}}, o}
 }
 
 // clone returns an independent copy. Another goroutine may have it.
@@ -155,16 +155,16 @@ func (t *blockTree) setIn(n *node, key string, b block) (changed, right *node) {
 			n.blocks[i] = b
 			return n, nil
 		}
-		n.keys = slices.Insert(n.keys, i+1, key)
-		n.blocks = slices.Insert(n.blocks, i+1, b)
+		n.keys = insert(n.keys, i+1, key)
+		n.blocks = insert(n.blocks, i+1, b)
 		return n, t.split(n)
 	}
 	n.children[i], right = t.setIn(n.children[i], key, b)
 	if right == nil {
 		return n, nil
 	}
-	n.keys = slices.Insert(n.keys, i+1, right.keys[0])
-	n.children = slices.Insert(n.children, i+1, right)
+	n.keys = insert(n.keys, i+1, right.keys[0])
+	n.children = insert(n.children, i+1, right)
 	return n, t.split(n)
 }
 
@@ -184,10 +184,27 @@ func (t *blockTree) split(n *node) (right *node) {
 	return right
 }
 
-// cut divides s at a place. The first part does not keep in memory what the
-// second one holds.
+// insert is slices.Insert with room for some more at a time, where that would make
+// room for twice as many. Half of it would be free for long: blocks seldom come.
+func insert[T any](s []T, at int, v T) []T {
+	if len(s) == cap(s) {
+		s = append(make([]T, 0, len(s)+nodeWidth/8), s...)
+	}
+	return slices.Insert(s, at, v)
+}
+
+// remove takes one away from s, and does not keep much more memory than is needed.
+func remove[T any](s []T, at int) []T {
+	s = slices.Delete(s, at, at+1)
+	if len(s) < cap(s)/2 {
+		s = slices.Clone(s)
+	}
+	return s
+}
+
+// cut divides s at a place. Neither part keeps in memory what the other one holds.
 func cut[T any](s []T, at int) (second, first []T) {
-	return slices.Clone(s[at:]), slices.Delete(s, at, len(s))
+	return slices.Clone(s[at:]), slices.Clone(s[:at])
 }
 
 // remove removes the block under key, which must be there, and not be "". Nodes
@@ -198,12 +215,12 @@ func (t *blockTree) removeIn(n *node, key string) *node {
 	n = t.own(n)
 	i := n.index(key)
 	if n.children == nil {
-		n.keys, n.blocks = slices.Delete(n.keys, i, i+1), slices.Delete(n.blocks, i, i+1)
+		n.keys, n.blocks = remove(n.keys, i), remove(n.blocks, i)
 		return n
 	}
 	child := t.removeIn(n.children[i], key)
 	if len(child.keys) == 0 {
-		n.keys, n.children = slices.Delete(n.keys, i, i+1), slices.Delete(n.children, i, i+1)
+		n.keys, n.children = remove(n.keys, i), remove(n.children, i)
 		return n
 	}
 	n.keys[i], n.children[i] = child.keys[0], child

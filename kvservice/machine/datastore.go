@@ -1,7 +1,7 @@
 package machine
 
 import (
-	"strings"
+	"bytes"
 
 	"raftkv/raft"
 )
@@ -31,7 +31,6 @@ func (s *DataStore) clone() DataStore {
 }
 
 // get returns what key holds; found is false, and the item zero, if it is absent.
-// Who keeps the value for long keeps a copy of it (see items.Get).
 func (s *DataStore) get(key string) (i item, found bool) { return s.items.Get(key) }
 
 // put sets key to value and returns the key's new version.
@@ -78,18 +77,19 @@ func (v *View) AppliedIndex() raft.Index { return v.appliedIndex }
 // then go on after the last one. after "" begins with the first.
 func (v *View) Scan(prefix, after string, limit, maxBytes int) (items []Item, more bool) {
 	size := 0
-	v.store.items.Ascend(max(prefix, after), func(key string, i item) bool {
+	v.store.items.Ascend(max(prefix, after), func(key, value []byte, version uint64) bool {
 		switch {
-		case key == after && after != "":
+		case after != "" && string(key) == after:
 			return true
-		case !strings.HasPrefix(key, prefix):
+		case !bytes.HasPrefix(key, []byte(prefix)):
 			return false
 		case len(items) == limit, len(items) > 0 && size >= maxBytes:
 			more = true
 			return false
 		}
-		items = append(items, Item{key, i.value, i.version})
-		size += len(key) + len(i.value)
+		text := string(key[:len(key)+len(value)]) // the value stands behind the key
+		items = append(items, Item{text[:len(key)], text[len(key):], version})
+		size += len(text)
 		return true
 	})
 	return items, more

@@ -3,18 +3,17 @@ package machine
 import (
 	"encoding/binary"
 	"slices"
-	"strings"
 )
 
 // items is an ordered map from keys to what they hold, which takes little more
 // memory than the bytes in it. A tree with an entry for each key needs some 80
 // bytes more for each: two strings with their headers, the version, and the room
-// that nodes leave for others. Here neighbours stand packed in one string, a
+// that nodes leave for others. Here neighbours stand packed in one row, a
 // block, and the tree holds the blocks. The collector has a thirtieth of the
 // pointers to follow, too.
 //
-// A block is never changed: a write makes another one. So to copy the tree, which
-// takes no time, is to copy everything.
+// Where two copies of the tree share a block, neither changes it, as with nodes.
+// So to copy the tree, which takes no time, is to copy everything.
 type items struct {
 	// blocks has each block under a key: it takes the keys from that one on, up to
 	// that of the next block. Invariant: only the block under "" may be empty.
@@ -24,10 +23,15 @@ type items struct {
 
 // block is a row of items in the order of their keys, each behind the other: the
 // lengths of key and value, the version, the key, the value. Numbers are uvarints.
-type block string
+type block struct {
+	packed
+	owner *owner // the only tree that may change it
+}
 
-// blockBytes bounds a block with more than one item. Each write copies a block,
-// so with longer ones writes take longer; with shorter ones the tree takes more
+type packed []byte
+
+// blockBytes bounds a block with more than one item. With longer ones it takes
+// longer to find an item and to copy them, with shorter ones the tree takes more
 // memory.
 const blockBytes = 2048
 
@@ -39,8 +43,7 @@ func (t *items) Len() int { return t.count }
 // IsoCopy returns an independent copy. From then on another goroutine may have it.
 func (t *items) IsoCopy() *items { return &items{t.blocks.clone(), t.count} }
 
-// Get returns what key holds. The value shares the memory of its block: whoever
-// keeps it for long keeps a copy.
+// Get returns what key holds. The value is a copy: the block may change.
 func (t *items) Get(key string) (i item, found bool) {
 	p := t.find(key)
 	return p.item, p.found
@@ -65,7 +68,11 @@ func (t *items) find(key string) place {
 	p := place{key: key}
 	p.at = t.blocks.find(key)
 	p.block = p.at.block()
-	p.start, p.end, p.item, p.found = p.block.find(key)
+	p.start, p.end, p.found = p.block.find(key)
+	if p.found {
+		_, value, version, _ := p.block.at(p.start)
+		p.item = item{string(value), version}
+	}
 	return p
 }
 
@@ -75,54 +82,101 @@ func (t *items) setAt(p place, i item) {
 		t.count++
 	}
 	var room [headerBytes]byte
-	header := block(appendHeader(room[:0], p.key, i))
-	if p.start+len(header)+len(p.key)+len(i.value)+len(p.block)-p.end <= blockBytes {
-		t.blocks.replace(p.at, p.block[:p.start]+header+block(p.key)+block(i.value)+p.block[p.end:])
-		return
+	header := appendHeader(room[:0], p.key, i)
+	size := len(header) + len(p.key) + len(i.value)
+	b, start, end := p.block, p.start, p.end
+	fits := len(b.packed)-(end-start)+size <= blockBytes
+	if !fits {
+		b, start, end = block{}, 0, 0
 	}
-	t.split(p.at.key(), p.block.part(0, p.start), header+block(p.key)+block(i.value), p.block.part(p.end, len(p.block)))
+	b, gap := t.resize(b, start, end, size)
+	n := copy(gap, header)
+	n += copy(gap[n:], p.key)
+	copy(gap[n:], i.value)
+	if fits {
+		t.blocks.replace(p.at, b)
+	} else {
+		t.split(p, b)
+	}
+}
+
+// resize returns b with a gap of so many bytes, to be filled, in place of what
+// stands from start to end. It is still the same memory if no other tree has it and
+// it is as large as needed: nearly always, where values keep their length.
+func (t *items) resize(b block, start, end, size int) (resized block, gap []byte) {
+	before, after := b.packed[:start], b.packed[end:]
+	length := start + size + len(after)
+	// An eighth may be left over, about as much as between two sizes of the allocator.
+	if b.owner != t.blocks.owner || length > cap(b.packed) || length < cap(b.packed)/8*7 {
+		b = block{append(slices.Grow(packed(nil), length), before...), t.blocks.owner}
+	}
+	b.packed = b.packed[:length]
+	copy(b.packed[start+size:], after)
+	return b, b.packed[start : start+size]
 }
 
 // split puts in place of a block that has become too long what stands before an
 // item, the item, and what stands behind it. The item goes with the shorter of
 // the two, if it fits there. So keys that come in order fill one block after the
 // other, and an item that is longer than a block has one to itself.
-func (t *items) split(from string, before, item, after block) {
+func (t *items) split(p place, item block) {
+	before, after := t.part(p.block, 0, p.start), t.part(p.block, p.end, len(p.block.packed))
 	pieces := []block{before, item, after}
-	switch {
-	case len(before) <= len(after) && len(before)+len(item) <= blockBytes:
-		pieces = []block{before + item, after}
-	case len(after) <= len(before) && len(item)+len(after) <= blockBytes:
-		pieces = []block{before, item + after}
+	switch b, i, a := len(before.packed), len(item.packed), len(after.packed); {
+	case b <= a && b+i <= blockBytes:
+		pieces = []block{t.join(before, item), after}
+	case a <= b && i+a <= blockBytes:
+		pieces = []block{before, t.join(item, after)}
 	}
-	pieces = slices.DeleteFunc(pieces, func(piece block) bool { return piece == "" })
+	pieces = slices.DeleteFunc(pieces, func(piece block) bool { return len(piece.packed) == 0 })
+	from := p.at.key()
 	for n, piece := range pieces {
 		if n > 0 {
-			key, _, _ := piece.at(0)
-			from = strings.Clone(key)
+			key, _, _, _ := piece.at(0)
+			from = string(key)
 		}
 		t.blocks.set(from, piece)
 	}
+}
+
+// part returns a part of b in memory of its own. All of it is b itself: a large
+// value is not copied because it has got a neighbour.
+func (t *items) part(b block, start, end int) block {
+	if end-start == len(b.packed) {
+		return b
+	}
+	return block{slices.Clone(b.packed[start:end]), t.blocks.owner}
+}
+
+// join returns a block of the items of two. If one has none, that is the other.
+func (t *items) join(a, b block) block {
+	switch {
+	case len(a.packed) == 0:
+		return b
+	case len(b.packed) == 0:
+		return a
+	}
+	return block{slices.Concat(a.packed, b.packed), t.blocks.owner}
 }
 
 // Delete removes key and reports whether it was there. If what is left of the
 // block is short, its neighbour takes it in.
 func (t *items) Delete(key string) (found bool) {
 	from, b := t.blocks.floor(key)
-	start, end, _, found := b.find(key)
+	start, end, found := b.find(key)
 	if !found {
 		return false
 	}
 	t.count--
-	rest := block(strings.Clone(string(b[:start] + b[end:])))
-	if next, following, ok := t.blocks.after(from); ok && len(rest)+len(following) <= blockBytes/2 {
+	rest, _ := t.resize(b, start, end, 0)
+	if next, following, ok := t.blocks.after(from); ok && len(rest.packed)+len(following.packed) <= blockBytes/2 {
 		t.blocks.remove(next)
-		rest += following
+		rest = t.join(rest, following)
 	}
 	if from != "" {
-		if previous, b := t.blocks.before(from); rest == "" || len(b)+len(rest) <= blockBytes/2 {
+		if previous, b := t.blocks.before(from); len(rest.packed) == 0 || len(b.packed)+len(rest.packed) <= blockBytes/2 {
 			t.blocks.remove(from)
-			from, rest = previous, b+rest
+			from, rest = previous, t.join(b, rest)
 		}
 	}
 	t.blocks.set(from, rest)
@@ -130,15 +184,16 @@ func (t *items) Delete(key string) (found bool) {
 }
 
 // Scan calls f for each item, in the order of the keys, until it returns false.
-func (t *items) Scan(f func(key string, i item) bool) { t.Ascend("", f) }
+func (t *items) Scan(f func(key, value []byte, version uint64) bool) { t.Ascend("", f) }
 
-// Ascend is Scan that begins with pivot, or behind it if nobody has that key.
-func (t *items) Ascend(pivot string, f func(key string, i item) bool) {
+// Ascend is Scan that begins with pivot, or behind it if nobody has that key. Key
+// and value are the block's memory: whoever keeps one keeps a copy.
+func (t *items) Ascend(pivot string, f func(key, value []byte, version uint64) bool) {
 	from, _ := t.blocks.floor(pivot)
 	t.blocks.ascend(from, func(_ string, b block) bool {
-		for start := 0; start < len(b); {
-			key, i, end := b.at(start)
-			if key >= pivot && !f(key, i) {
+		for start := 0; start < len(b.packed); {
+			key, value, version, end := b.at(start)
+			if string(key) >= pivot && !f(key, value, version) {
 				return false
 			}
 			start = end
@@ -156,19 +211,18 @@ func appendHeader(b []byte, key string, i item) []byte {
 	return binary.AppendUvarint(b, i.version)
 }
 
-// at returns the item that stands at start, and where it ends. Key and value
-// share the block's memory.
-func (b block) at(start int) (key string, i item, end int) {
+// at returns the item that stands at start, and where it ends. Key and value, which
+// stands behind the key, are b's memory.
+func (b packed) at(start int) (key, value []byte, version uint64, end int) {
 	keyBytes, start := b.number(start)
 	valueBytes, start := b.number(start)
-	i.version, start = b.number(start)
+	version, start = b.number(start)
 	middle := start + int(keyBytes)
 	end = middle + int(valueBytes)
-	i.value = string(b[middle:end])
-	return string(b[start:middle]), i, end
+	return b[start:middle], b[middle:end], version, end
 }
 
-func (b block) number(start int) (v uint64, end int) {
+func (b packed) number(start int) (v uint64, end int) {
 	for shift := 0; ; shift += 7 {
 		c := b[start]
 		start++
@@ -181,40 +235,31 @@ func (b block) number(start int) (v uint64, end int) {
 
 // find returns where the item of key stands, from start to end. If there is none,
 // it would stand at start, which is the end as well.
-func (b block) find(key string) (start, end int, i item, found bool) {
+func (b packed) find(key string) (start, end int, found bool) {
 	for start < len(b) {
 		keyBytes, at := b.number(start)
 		valueBytes, at := b.number(at)
-		for b[at] >= 0x80 { // the version of others is of no interest
+		for b[at] >= 0x80 { // the version is of no interest
 			at++
 		}
 		middle := at + 1 + int(keyBytes)
 		end = middle + int(valueBytes)
-		if k := string(b[at+1 : middle]); k >= key {
-			if k > key {
+		if k := b[at+1 : middle]; string(k) >= key {
+			if string(k) > key {
 				break
 			}
-			_, i, _ = b.at(start)
-			return start, end, i, true
+			return start, end, true
 		}
 		start = end
 	}
-	return start, start, item{}, false
-}
-
-// part returns a part of b, which does not keep the rest in memory.
-func (b block) part(start, end int) block {
-	if end-start == len(b) {
-		return b
-	}
-	return block(strings.Clone(string(b[start:end])))
+	return start, start, false
 }
 
 // itemLoader makes items of what comes in the order of the keys.
 type itemLoader struct {
 	items *items
 	from  string // of the block that is being filled
-	block []byte
+	block packed
 }
 
 func newItemLoader() *itemLoader { return &itemLoader{items: newItems()} }
@@ -231,7 +276,7 @@ func (l *itemLoader) add(key string, i item) {
 }
 
 func (l *itemLoader) flush() {
-	l.items.blocks.set(l.from, block(l.block))
+	l.items.blocks.set(l.from, block{slices.Clone(l.block), l.items.blocks.owner})
 	l.block = l.block[:0]
 }
 

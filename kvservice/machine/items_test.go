@@ -66,9 +66,9 @@ func TestItemsAreAMap(t *testing.T) {
 			"ascend": func(t *rapid.T) {
 				from, most := key.Draw(t, "from"), rapid.IntRange(1, 2000).Draw(t, "most")
 				var got []string
-				p.items.Ascend(from, func(key string, i item) bool {
-					require.Equal(t, p.model[key], i)
-					got = append(got, key)
+				p.items.Ascend(from, func(key, value []byte, version uint64) bool {
+					require.Equal(t, p.model[string(key)], item{string(value), version})
+					got = append(got, string(key))
 					return len(got) < most
 				})
 				want := slices.DeleteFunc(slices.Sorted(maps.Keys(p.model)), func(k string) bool { return k < from })
@@ -79,8 +79,8 @@ func TestItemsAreAMap(t *testing.T) {
 			},
 			"load": func(t *rapid.T) {
 				loader := newItemLoader()
-				p.items.Scan(func(key string, i item) bool {
-					loader.add(key, i)
+				p.items.Scan(func(key, value []byte, version uint64) bool {
+					loader.add(string(key), item{string(value), version})
 					return true
 				})
 				p.items = loader.done()
@@ -97,35 +97,35 @@ func TestItemsAreAMap(t *testing.T) {
 func requireItems(t require.TestingT, want map[string]item, got *items) {
 	require.Equal(t, len(want), got.Len())
 	var keys []string
-	got.Scan(func(key string, i item) bool {
-		require.Equal(t, want[key], i)
-		keys = append(keys, key)
+	got.Scan(func(key, value []byte, version uint64) bool {
+		require.Equal(t, want[string(key)], item{string(value), version})
+		keys = append(keys, string(key))
 		return true
 	})
 	require.True(t, slices.Equal(slices.Sorted(maps.Keys(want)), keys))
 
 	var from []string
 	got.blocks.ascend("", func(key string, b block) bool {
-		require.True(t, b != "" || key == "", "an empty block under %q", key)
+		require.True(t, len(b.packed) > 0 || key == "", "an empty block under %q", key)
 		items := 0
-		for at := 0; at < len(b); items++ {
-			var k string
-			k, _, at = b.at(at)
-			require.GreaterOrEqual(t, k, key)
+		for at := 0; at < len(b.packed); items++ {
+			var k []byte
+			k, _, _, at = b.at(at)
+			require.GreaterOrEqual(t, string(k), key)
 		}
-		require.True(t, items < 2 || len(b) <= blockBytes, "%d items in %d bytes", items, len(b))
+		require.True(t, items < 2 || len(b.packed) <= blockBytes, "%d items in %d bytes", items, len(b.packed))
 		from = append(from, key)
 		return true
 	})
 	require.Equal(t, "", from[0])
 	require.IsIncreasing(t, from)
 	for i, key := range from[1:] {
-		last := ""
+		var last []byte
 		_, b := got.blocks.floor(from[i])
-		for at := 0; at < len(b); {
-			last, _, at = b.at(at)
+		for at := 0; at < len(b.packed); {
+			last, _, _, at = b.at(at)
 		}
-		require.Less(t, last, key)
+		require.Less(t, string(last), key)
 	}
 }
 
@@ -183,4 +183,23 @@ func TestALargeValueHasABlockOfItsOwn(t *testing.T) {
 			m.Delete(fmt.Sprint("k", i, "'"))
 		}
 	}), uint64(1<<20))
+}
+
+// A value that keeps its length is written over the one before, unless another
+// copy of the tree sees that.
+func TestAWriteChangesItsBlock(t *testing.T) {
+	m := newItems()
+	overwrite := func(value string) {
+		for i := range 1000 {
+			m.Set(fmt.Sprint("k", i), item{strings.Repeat(value, 100), 1})
+		}
+	}
+	overwrite("a")
+	inPlace := allocated(func() { overwrite("b") }) // the loop's own strings, and the old values
+	require.Less(t, inPlace, uint64(1000*blockBytes/4))
+	kept := m.IsoCopy()
+	require.Greater(t, allocated(func() { overwrite("c") }), inPlace+1000*100)
+	require.Less(t, allocated(func() { overwrite("d") }), inPlace+1000*10, "what the copy has was left to it")
+	i, _ := kept.Get("k500")
+	require.Equal(t, strings.Repeat("b", 100), i.value)
 }

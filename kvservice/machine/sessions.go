@@ -230,7 +230,6 @@ func (s *session) record(number uint64, r record, room uint64) {
 	if r.valueBytes() > room {
 		r.drop()
 	}
-	r.result.Value = strings.Clone(r.result.Value) // see items.Get
 	s.records.Set(number, r)
 	s.valueBytes += r.valueBytes()
 	for s.valueBytes > room {

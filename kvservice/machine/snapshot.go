@@ -70,10 +70,10 @@ func (m *Machine) WriteSnapshot(w io.Writer) error {
 	}
 	out.number(m.store.writes)
 	out.number(uint64(m.store.items.Len()))
-	m.store.items.Scan(func(key string, i item) bool {
-		out.text(key)
-		out.text(i.value)
-		out.number(i.version)
+	m.store.items.Scan(func(key, value []byte, version uint64) bool {
+		out.bytes(key)
+		out.bytes(value)
+		out.number(version)
 		return true
 	})
 	out.number(uint64(m.sessions.byClient.Len()))
@@ -96,6 +96,11 @@ func (out snapshotWriter) number(v uint64) {
 func (out snapshotWriter) text(s string) {
 	out.number(uint64(len(s)))
 	out.WriteString(s)
+}
+
+func (out snapshotWriter) bytes(b []byte) {
+	out.number(uint64(len(b)))
+	out.Write(b)
 }
 
 func (out snapshotWriter) flag(set bool) {
