@@ -16,7 +16,7 @@ import "raftkv/api"
 const batchValueBytes = 8 << 20
 
 // applyBatch carries out the operations of a batch.
-func (m *Machine) applyBatch(c Command, entry *Applied) {
+func (m *Machine) applyBatch(c *Command, entry *Applied) {
 	if c.isKeyed() {
 		m.applyKeyedBatch(c, entry)
 		return
@@ -28,7 +28,7 @@ func (m *Machine) applyBatch(c Command, entry *Applied) {
 // single request of it: a repetition executes nothing, also if one of the
 // operations has been refused, and a batch that differs in one operation is another
 // request. Record n is that of operation n, and has the fingerprint of all.
-func (m *Machine) applyKeyedBatch(c Command, entry *Applied) {
+func (m *Machine) applyKeyedBatch(c *Command, entry *Applied) {
 	entry.Result, entry.Event = m.openKeyedBatch(c, entry)
 	if entry.Result.Status != api.StatusOK {
 		return
@@ -56,7 +56,7 @@ func (m *Machine) applyKeyedBatch(c Command, entry *Applied) {
 
 // openKeyedBatch sees to it that the key of a batch has a session. A result that is
 // not OK refuses the batch.
-func (m *Machine) openKeyedBatch(c Command, entry *Applied) (Result, Event) {
+func (m *Machine) openKeyedBatch(c *Command, entry *Applied) (Result, Event) {
 	n := uint64(len(c.Operations))
 	_, known := m.sessions.get(c.ClientID)
 	switch {
@@ -73,13 +73,13 @@ func (m *Machine) openKeyedBatch(c Command, entry *Applied) (Result, Event) {
 }
 
 // applyOperations carries out the operations of a batch, each as if it were alone.
-func (m *Machine) applyOperations(c Command, entry *Applied) {
+func (m *Machine) applyOperations(c *Command, entry *Applied) {
 	entry.Result = Result{Status: api.StatusOK, Outcome: api.OutcomeApplied}
 	entry.Event = EventCommitted
 	entry.Operations = make([]Applied, len(c.Operations))
 	valueBytes := 0
-	for i, o := range c.Operations {
-		a := &entry.Operations[i]
+	for i := range c.Operations {
+		o, a := &c.Operations[i], &entry.Operations[i]
 		a.Identity = o.Identity()
 		if valueBytes >= batchValueBytes {
 			a.Result, a.Event = batchFull(o), EventRefused
@@ -93,7 +93,7 @@ func (m *Machine) applyOperations(c Command, entry *Applied) {
 // batchFull refuses an operation whose result has no room in the batch's. A copy
 // of it that comes in another batch may be executed; without a session there is
 // no other.
-func batchFull(o Command) Result {
+func batchFull(o *Command) Result {
 	outcome := api.OutcomeNotApplied
 	if o.RequestID > 0 {
 		outcome = api.OutcomeUnknown

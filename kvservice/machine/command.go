@@ -39,7 +39,7 @@ const MaxBatchOperations = 1024
 func (k Kind) isWrite() bool { return KindPut <= k && k <= KindDelete }
 
 // Command is one operation on its way through the log. Which fields count
-// depends on Kind.
+// depends on Kind. It has two hundred bytes, so inside it goes by its address.
 type Command struct {
 	Kind  Kind
 	Stamp LogTime // when it was submitted, see LogClock
@@ -101,7 +101,7 @@ func (c Command) Identity() Identity {
 	return Identity{ClientID: c.ClientID, RequestID: c.RequestID, Fingerprint: c.fingerprint()}
 }
 
-func (c Command) fingerprint() Fingerprint {
+func (c *Command) fingerprint() Fingerprint {
 	var room [512]byte // on the stack: nearly every operation fits
 	b := c.appendOperation(room[:0])
 	if c.conditional() {
@@ -145,13 +145,13 @@ func NewKeyID(key string) api.ClientID { return api.ClientID(keyPrefix + key) }
 func IsKey(id api.ClientID) bool { return strings.HasPrefix(string(id), keyPrefix) }
 
 // conditional reports whether c has a condition that version 1 does not know.
-func (c Command) conditional() bool { return c.ExpectAbsent || c.IfVersion != nil }
+func (c *Command) conditional() bool { return c.ExpectAbsent || c.IfVersion != nil }
 
 var errInconsistent = errors.New("machine: the fields of the command contradict each other")
 
 // check finds combinations that no server submits. What the API refuses at the
 // door is refused here too, because an entry may come from elsewhere.
-func (c Command) check() error {
+func (c *Command) check() error {
 	ok := c.conditionFits()
 	switch {
 	case !ok:
@@ -177,7 +177,7 @@ func (c Command) check() error {
 }
 
 // conditionFits reports whether the condition is one that the kind can have.
-func (c Command) conditionFits() bool {
+func (c *Command) conditionFits() bool {
 	switch c.Kind {
 	case KindPut, KindAppend, KindDelete:
 		return !c.ExpectAbsent
@@ -188,12 +188,13 @@ func (c Command) conditionFits() bool {
 }
 
 // isKeyed reports whether c came with an Idempotency-Key.
-func (c Command) isKeyed() bool { return IsKey(c.ClientID) }
+func (c *Command) isKeyed() bool { return IsKey(c.ClientID) }
 
 // checkOperations reports whether a batch is one: not too long, and with nothing
 // in it but writes and reads. With a key for all of them none has an identity.
-func (c Command) checkOperations() bool {
-	for _, o := range c.Operations {
+func (c *Command) checkOperations() bool {
+	for i := range c.Operations {
+		o := &c.Operations[i]
 		if !o.Kind.isWrite() && o.Kind != KindGet || o.Stamp != 0 || o.Nonce != (Nonce{}) || o.check() != nil {
 			return false
 		}

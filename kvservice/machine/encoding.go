@@ -60,7 +60,7 @@ const (
 const duplicatesReported = 1
 
 // version returns the oldest version that can say c.
-func (c Command) version() byte {
+func (c *Command) version() byte {
 	switch {
 	case c.Settings.ReportDuplicates, c.Kind == KindBatch && c.isKeyed():
 		return 3
@@ -87,8 +87,8 @@ func (c Command) Encode() []byte {
 		panic(fmt.Sprintf("%v: kind %d, client %q, request %d, acked through %d", err, c.Kind, c.ClientID, c.RequestID, c.AckedThrough))
 	}
 	room := c.room()
-	for _, o := range c.Operations {
-		room += o.room()
+	for i := range c.Operations {
+		room += c.Operations[i].room()
 	}
 	b := make([]byte, 0, room)
 	b = append(b, c.version())
@@ -105,12 +105,12 @@ func (c Command) Encode() []byte {
 }
 
 // room is about how many bytes c takes, and seldom less.
-func (c Command) room() int {
+func (c *Command) room() int {
 	return 32 + len(c.ClientID) + len(c.Key) + len(c.Value) + len(c.CompareValue)
 }
 
 // appendRequest appends who asks.
-func (c Command) appendRequest(b []byte) []byte {
+func (c *Command) appendRequest(b []byte) []byte {
 	b = appendText(b, string(c.ClientID))
 	b = binary.AppendUvarint(b, c.RequestID)
 	if c.RequestID > 0 {
@@ -120,7 +120,7 @@ func (c Command) appendRequest(b []byte) []byte {
 }
 
 // appendOperation appends what the command does, without who asked for it.
-func (c Command) appendOperation(b []byte) []byte {
+func (c *Command) appendOperation(b []byte) []byte {
 	b = append(b, byte(c.Kind))
 	switch c.Kind {
 	case KindSettings:
@@ -146,7 +146,8 @@ func (c Command) appendOperation(b []byte) []byte {
 		b = appendText(b, c.Key)
 	case KindBatch:
 		b = binary.AppendUvarint(b, uint64(len(c.Operations)))
-		for _, o := range c.Operations {
+		for i := range c.Operations {
+			o := &c.Operations[i]
 			b = o.appendRequest(b)
 			b = o.appendOperation(b)
 			if o.Kind.isWrite() {
@@ -157,7 +158,7 @@ func (c Command) appendOperation(b []byte) []byte {
 	return b
 }
 
-func (c Command) appendCondition(b []byte) []byte {
+func (c *Command) appendCondition(b []byte) []byte {
 	switch {
 	case c.ExpectAbsent:
 		return append(b, conditionAbsent)

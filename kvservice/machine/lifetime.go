@@ -86,7 +86,7 @@ func (m *Machine) overdue(c class) (oldest use, ok bool) {
 //
 // One comes and one goes. A store that had more when the bound came keeps them
 // until they expire.
-func (m *Machine) makeRoom(c Command, entry *Applied) bool {
+func (m *Machine) makeRoom(c *Command, entry *Applied) bool {
 	if !m.settings.hasLifetimes() {
 		return true
 	}
@@ -133,7 +133,7 @@ func noRoom(outcome api.Outcome) Result {
 
 // applyOpenSession registers an id. A server submits it once; if it were there
 // already, nothing would change.
-func (m *Machine) applyOpenSession(c Command, entry *Applied) Result {
+func (m *Machine) applyOpenSession(c *Command, entry *Applied) Result {
 	if _, known := m.sessions.get(c.ClientID); !known {
 		if !m.makeRoom(c, entry) {
 			return noRoom(api.OutcomeNotApplied) // nobody submits it again

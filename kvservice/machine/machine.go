@@ -166,15 +166,15 @@ func (m *Machine) Apply(e raft.CommitEntry) (Applied, error) {
 		}, nil
 	}
 	if c.Kind == KindBatch {
-		m.applyBatch(c, &applied)
+		m.applyBatch(&c, &applied)
 	} else {
-		applied.Result, applied.Event = m.applyCommand(c, applied.Identity, &applied)
+		applied.Result, applied.Event = m.applyCommand(&c, applied.Identity, &applied)
 	}
 	return applied, nil
 }
 
 // applyCommand carries out a command, and notes in entry what was forgotten for it.
-func (m *Machine) applyCommand(c Command, id Identity, entry *Applied) (result Result, event Event) {
+func (m *Machine) applyCommand(c *Command, id Identity, entry *Applied) (result Result, event Event) {
 	event = EventCommitted
 	switch {
 	case c.Kind == KindSettings:
@@ -199,7 +199,7 @@ func (m *Machine) applyCommand(c Command, id Identity, entry *Applied) (result R
 }
 
 // Get returns what a read sees now. It changes nothing.
-func (m *Machine) Get(key string) Result { return m.execute(Command{Kind: KindGet, Key: key}) }
+func (m *Machine) Get(key string) Result { return m.execute(&Command{Kind: KindGet, Key: key}) }
 
 // applySettings takes the first settings and holds on to them. If an older
 // program has written them, lifetimes may be added, once, and nothing else.
@@ -215,7 +215,7 @@ func (m *Machine) applySettings(s Settings) Result {
 
 // beforeSettings refuses what cannot be judged yet. A leader writes the settings
 // before anything else, so nobody should see this.
-func beforeSettings(c Command) Result {
+func beforeSettings(c *Command) Result {
 	outcome := api.OutcomeNotApplied
 	if c.RequestID > 0 && !IsIssued(c.ClientID) {
 		// A chosen id opens its session with the first copy that comes after the
@@ -227,7 +227,7 @@ func beforeSettings(c Command) Result {
 
 // execute carries out an operation on the keys and values, for the first and
 // only time.
-func (m *Machine) execute(c Command) Result {
+func (m *Machine) execute(c *Command) Result {
 	p := m.store.items.find(c.Key)
 	old, found := p.item, p.found
 	result := Result{

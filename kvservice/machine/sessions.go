@@ -147,7 +147,7 @@ func (s *session) IsoCopy() *session {
 // applyWrite decides whether a write is new, and executes it if so. Check,
 // execution and record are one step of one entry: nothing can come between.
 // The cases stand in the order of the table in docs/sessions.md.
-func (m *Machine) applyWrite(c Command, id Identity, entry *Applied) (Result, Event) {
+func (m *Machine) applyWrite(c *Command, id Identity, entry *Applied) (Result, Event) {
 	if c.RequestID == 0 {
 		return m.execute(c), EventCommitted // no session; nobody sends it again
 	}
