@@ -178,7 +178,7 @@ func appendText(b []byte, s string) []byte {
 // produce. A command of a kind that this program does not know comes with its
 // stamp all the same.
 func Decode(b []byte) (Command, error) {
-	r := reader{b: b, all: string(b)}
+	r := reader{all: string(b)}
 	version := r.byte()
 	switch {
 	case r.bad || version == 0:
@@ -199,7 +199,7 @@ func Decode(b []byte) (Command, error) {
 		return Command{Stamp: c.Stamp}, errUnknownKind
 	}
 	r.operation(&c, version)
-	if r.bad || len(r.b) > 0 || c.version() != version {
+	if r.bad || r.left() > 0 || c.version() != version {
 		return Command{}, errMalformed
 	}
 	if err := c.check(); err != nil {
@@ -241,7 +241,7 @@ func (r *reader) operation(c *Command, version byte) {
 
 func (r *reader) operations(c *Command, version byte) {
 	count := r.number()
-	if count > MaxBatchOperations || count > uint64(len(r.b)) {
+	if count > MaxBatchOperations || count > uint64(r.left()) {
 		r.bad = true
 		return
 	}
@@ -270,44 +270,46 @@ func (r *reader) condition(c *Command) {
 	}
 }
 
-// reader takes values from the front of b. Once something does not fit, bad is
-// set and all that follows is zero, so callers check once.
+// reader takes values one behind the other. Once something does not fit, bad is set
+// and all that follows is zero, so callers check once.
 type reader struct {
-	b   []byte
-	all string // what was to be read at first: texts are parts of it, a copy for all of them
+	all string // texts are parts of it: a copy for all of them
+	at  int    // so much has been read
 	bad bool
 }
 
-func (r *reader) bytes(n uint64) []byte {
-	if r.bad || n > uint64(len(r.b)) {
+// left returns how many bytes are still to be read.
+func (r *reader) left() int { return len(r.all) - r.at }
+
+func (r *reader) bytes(n uint64) string {
+	if r.bad || n > uint64(r.left()) {
 		r.bad = true
-		return nil
+		return ""
 	}
-	taken := r.b[:n]
-	r.b = r.b[n:]
-	return taken
+	r.at += int(n)
+	return r.all[r.at-int(n) : r.at]
 }
 
 func (r *reader) byte() byte {
-	if b := r.bytes(1); b != nil {
+	if b := r.bytes(1); b != "" {
 		return b[0]
 	}
 	return 0
 }
 
 func (r *reader) number() uint64 {
-	v, n := binary.Uvarint(r.b)
+	if r.left() > 0 && r.all[r.at] < 0x80 && !r.bad { // most are
+		r.at++
+		return uint64(r.all[r.at-1])
+	}
+	v, n := binary.Uvarint([]byte(r.all[r.at:min(r.at+binary.MaxVarintLen64, len(r.all))]))
 	// A last byte of 0 adds nothing: the same number has a shorter form.
-	if r.bad || n <= 0 || n > 1 && r.b[n-1] == 0 {
+	if r.bad || n <= 0 || n > 1 && r.all[r.at+n-1] == 0 {
 		r.bad = true
 		return 0
 	}
-	r.b = r.b[n:]
+	r.at += n
 	return v
 }
 
-func (r *reader) text() string {
-	n := len(r.bytes(r.number()))
-	end := len(r.all) - len(r.b)
-	return r.all[end-n : end]
-}
+func (r *reader) text() string { return r.bytes(r.number()) }
