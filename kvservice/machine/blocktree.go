@@ -1,6 +1,9 @@
 package machine
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // blockTree is an ordered map from keys to blocks: a B+ tree, in which all blocks
 // stand in the lowest nodes. Two trees may share nodes and blocks. Each of these has
@@ -22,6 +25,11 @@ type node struct {
 	keys     []string
 	children []*node
 	blocks   []block
+
+	// For index: what all keys but the first begin with, and the head of what
+	// follows it in each; see noteHeads. Invariant: nobody changes heads.
+	prefix string
+	heads  []uint32
 }
 
 // nodeWidth is how many keys a node may have.
@@ -45,23 +53,60 @@ func (t *blockTree) own(n *node) *node {
 	if n.owner == t.owner {
 		return n
 	}
-	return &node{t.owner, slices.Clone(n.keys), slices.Clone(n.children), slices.Clone(n.blocks)}
+	return &node{t.owner, slices.Clone(n.keys), slices.Clone(n.children), slices.Clone(n.blocks), n.prefix, n.heads}
 }
 
-// index returns the last place whose key is not above key; -1 if there is none.
-// Every write does this on each level, so it is written out: slices.BinarySearch
-// has a function call more for each key, and compares the last one twice.
+// index returns the last place whose key is not above key, or the first place. Every
+// write does this on each level, and in a large store each key that it looks at has
+// to come from memory. So it looks at heads, which stand side by side, and at a key
+// only if the heads are equal.
 func (n *node) index(key string) int {
-	low, high := 0, len(n.keys) // those before low are not above key, those from high on are
+	if !strings.HasPrefix(key, n.prefix) { // then all keys but the first are above key, or none
+		if key < n.prefix {
+			return 0
+		}
+		return len(n.keys) - 1
+	}
+	head := headOf(key[len(n.prefix):])
+	low, high := 1, len(n.keys) // those from high on are above key; those before low are not, or it is the first
 	for low < high {
 		middle := int(uint(low+high) / 2)
-		if n.keys[middle] <= key {
+		if h := n.heads[middle]; h < head || h == head && n.keys[middle] <= key {
 			low = middle + 1
 		} else {
 			high = middle
 		}
 	}
 	return low - 1
+}
+
+// noteHeads notes what index looks at. It has to be called when keys have changed.
+func (n *node) noteHeads() {
+	n.prefix, n.heads = "", make([]uint32, len(n.keys))
+	if len(n.keys) < 2 {
+		return
+	}
+	first, last := n.keys[1], n.keys[len(n.keys)-1]
+	common := 0
+	for common < len(first) && first[common] == last[common] { // last is above first, so it does not end before
+		common++
+	}
+	n.prefix = first[:common]
+	for i, key := range n.keys[1:] {
+		n.heads[i+1] = headOf(key[common:])
+	}
+}
+
+// headOf returns the first four bytes of a text as a number: of two texts, the
+// lower one does not have the greater head.
+func headOf(text string) (head uint32) {
+	for i := range 4 {
+		head <<= 8
+		if i < len(text) {
+			head |= uint32(text[i])
+		}
+	}
+	return head
 }
 
 // below returns the last place whose key is below key; -1 if there is none.
@@ -128,7 +173,7 @@ func (t *blockTree) before(from string) (previous string, b block) {
 func (t *blockTree) ascend(from string, f func(key string, b block) bool) { t.root.ascend(from, f) }
 
 func (n *node) ascend(from string, f func(key string, b block) bool) bool {
-	for i := max(0, n.index(from)); i < len(n.keys); i++ {
+	for i := n.index(from); i < len(n.keys); i++ {
 		if n.children != nil && !n.children[i].ascend(from, f) || n.children == nil && !f(n.keys[i], n.blocks[i]) {
 			return false
 		}
@@ -141,6 +186,7 @@ func (t *blockTree) set(key string, b block) {
 	root, right := t.setIn(t.root, key, b)
 	if right != nil {
 		root = &node{owner: t.owner, keys: []string{root.keys[0], right.keys[0]}, children: []*node{root, right}}
+		root.noteHeads()
 	}
 	t.root = root
 }
@@ -168,8 +214,10 @@ func (t *blockTree) setIn(n *node, key string, b block) (changed, right *node) {
 	return n, t.split(n)
 }
 
-// split takes the second half from a node that is too wide; nil if it is not.
+// split takes the second half from a node that has another key and is too wide
+// now; nil if it is not.
 func (t *blockTree) split(n *node) (right *node) {
+	defer n.noteHeads()
 	if len(n.keys) <= nodeWidth {
 		return nil
 	}
@@ -181,6 +229,7 @@ func (t *blockTree) split(n *node) (right *node) {
 	} else {
 		right.blocks, n.blocks = cut(n.blocks, half)
 	}
+	right.noteHeads()
 	return right
 }
 
@@ -188,7 +237,7 @@ func (t *blockTree) split(n *node) (right *node) {
 // room for twice as many. Half of it would be free for long: blocks seldom come.
 func insert[T any](s []T, at int, v T) []T {
 	if len(s) == cap(s) {
-		s = append(make([]T, 0, len(s)+nodeWidth/8), s...)
+		s = append(make([]T, 0, len(s)+nodeWidth/16), s...)
 	}
 	return slices.Insert(s, at, v)
 }
@@ -213,6 +262,7 @@ func (t *blockTree) remove(key string) { t.root = t.removeIn(t.root, key) }
 
 func (t *blockTree) removeIn(n *node, key string) *node {
 	n = t.own(n)
+	defer n.noteHeads()
 	i := n.index(key)
 	if n.children == nil {
 		n.keys, n.blocks = remove(n.keys, i), remove(n.blocks, i)
