@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"sync"
 
 	"raftkv/api"
 	"raftkv/kvclient/numbering"
@@ -14,15 +15,15 @@ import (
 // Calls that are made while others are under way travel together, as one batch:
 //
 //	call 1         ──── /put ─────────▶ answer
-//	call 2           ──── /put ─────────▶ answer
-//	calls 3 to 5        wait ……………………… ──── /batch 3 4 5 ────▶ answers
-//	calls 6 to 9             wait …………………… ──── /batch 6 7 8 9 ────▶ answers
+//	calls 2 and 3    wait … ──── /batch 2 3 ─────────▶ answers
+//	calls 4 to 7              wait …………………… ──── /batch 4 5 6 7 ────▶ answers
 //
 // A request costs both sides far more than a write does, and one entry of the log
 // holds a whole batch. So a client shared by hundreds of goroutines makes a few
-// requests with hundreds of writes each. Nobody waits for company: a call goes at
-// once while there is a place for another trip, and when a trip is over, those who
-// wait go, however few they are.
+// requests with hundreds of writes each. A call goes at once while nobody is under way,
+// and when a trip is over, those who wait go, however few they are. Beside one trip
+// goes another only if it carries more: a small one costs the servers as much again,
+// and those who come back from it would miss the large one.
 //
 // Reads travel alone: a batch takes a place in the log, and a read needs none.
 //
@@ -39,17 +40,18 @@ import (
 //   - A write whose own answer is not final goes on alone, under its identity; so
 //     do all writes of a batch that was refused as a whole.
 
-// maxTrips is how many trips have a place. With 1, two goroutines would wait for
-// each other's writes; with many, there would be many small batches.
+// maxTrips is how many trips have a place. With 1, large values, of which a few fill a
+// batch, would wait for each other; with many, there would be many small batches.
 const maxTrips = 2
 
 // line is who waits for a trip. It is a plain value; the session's lock guards it.
 //
-// Invariant: if somebody waits, every place is taken. So it is enough to look at
-// the line when a place is given back.
+// Invariant: if somebody waits, a place is taken. So who lets another one wait, or gives
+// a place back, calls take.
 type line struct {
-	waiting []*passenger // first come, first served
-	places  int          // taken; at most maxTrips
+	waiting  []*passenger // first come, first served
+	places   int          // taken; at most maxTrips
+	underWay int          // writes of the trips that have a place
 }
 
 // passenger is a write on its way. The session's lock guards all but write, until
@@ -68,14 +70,29 @@ type passenger struct {
 	call   numbering.Call // what is known of it, result included
 }
 
-// join says whether p may go at once. Then it has a place; else it waits.
+// mayBegin reports whether a trip with n writes may begin.
+func (l *line) mayBegin(n int) bool {
+	return n > 0 && (l.places == 0 || l.places < maxTrips && n > l.underWay)
+}
+
+// join says whether p may go at once, alone. Then it has a place; else it waits.
 func (l *line) join(p *passenger) (goes bool) {
-	if l.places < maxTrips {
+	if len(l.waiting) == 0 && l.mayBegin(1) {
 		l.places++
+		l.underWay++
 		return true
 	}
 	l.waiting = append(l.waiting, p)
 	return false
+}
+
+// take takes a place for those who wait, if they may go.
+func (l *line) take() (taken bool) {
+	taken = l.mayBegin(len(l.waiting))
+	if taken {
+		l.places++
+	}
+	return taken
 }
 
 // leave takes p out of the line and says whether it was there.
@@ -94,17 +111,22 @@ func (l *line) board(room int) []*passenger {
 	n := fitting(min(len(l.waiting), room), func(i int) Write { return l.waiting[i].write })
 	aboard := slices.Clone(l.waiting[:n])
 	l.waiting = slices.Delete(l.waiting, 0, n)
+	l.underWay += n
 	return aboard
 }
 
-// giveBack gives a place back. If somebody waits, it is taken again at once, for
-// the trip of those.
-func (l *line) giveBack() (taken bool) {
-	if len(l.waiting) > 0 {
-		return true
-	}
+// expect makes those who wait count as under way, until a trip gives its place back. It
+// returns how many they are.
+func (l *line) expect() int {
+	n := len(l.waiting)
+	l.underWay += n
+	return n
+}
+
+// giveBack gives back the place of a trip with so many writes.
+func (l *line) giveBack(writes int) {
 	l.places--
-	return false
+	l.underWay -= writes
 }
 
 // trip is one request with one write or many, and its repetitions. Its session's
@@ -112,6 +134,7 @@ func (l *line) giveBack() (taken bool) {
 type trip struct {
 	session *session
 	cancel  context.CancelFunc // ends it: nobody is aboard any more
+	writes  int                // with which it began
 
 	aboard   []*passenger // whose callers still wait
 	attempts int
@@ -120,6 +143,8 @@ type trip struct {
 	landing  bool           // it was the last, and has brought something for everybody
 	call     numbering.Call // what the attempts that have ended say of all of them
 	last     error          // what the last of these brought
+
+	ashore sync.WaitGroup // the callers that have waited have gone on
 }
 
 // writeOnce carries out a write under one identity, and returns the session it
@@ -133,7 +158,11 @@ func (c *KVClient) writeOnce(ctx context.Context, w Write) (WriteResult, *sessio
 		return WriteResult{}, nil, fmt.Errorf("kvclient: %s not sent: %w", w.Op, err)
 	}
 	p := &passenger{write: w}
-	if s.join(p) {
+	goes, taken := s.join(p)
+	if taken {
+		c.setOut(s)
+	}
+	if goes {
 		err = c.goAlone(ctx, s, p)
 	} else {
 		err = c.wait(ctx, s, p)
@@ -154,14 +183,16 @@ func (c *KVClient) writeOnce(ctx context.Context, w Write) (WriteResult, *sessio
 	return result, s, err
 }
 
-func (s *session) join(p *passenger) (goes bool) {
+// join says whether p may go at once, alone; and if not, whether a place was taken for
+// those who wait, because with p they are enough.
+func (s *session) join(p *passenger) (goes, taken bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.line.join(p) {
-		return true
+		return true, false
 	}
 	p.landed = make(chan struct{})
-	return false
+	return false, s.line.take()
 }
 
 // goAlone makes the trip of a call that found a place, in the caller's goroutine
@@ -170,28 +201,40 @@ func (c *KVClient) goAlone(ctx context.Context, s *session, p *passenger) error 
 	ctx, unlink := c.link(ctx)
 	defer unlink()
 	id, err := s.open(ctx)
-	t := &trip{session: s, aboard: []*passenger{p}}
+	t := &trip{session: s, writes: 1, aboard: []*passenger{p}}
 	if err == nil {
 		p.id, p.trip = id, t
 		c.travel(ctx, t)
 	}
 	if t.attempts < 2 { // else the place was given back
-		c.giveBack(s)
+		c.giveBack(t)
 	}
 	return err
 }
 
-// giveBack gives a place back, and lets those who wait make the next trip.
-func (c *KVClient) giveBack(s *session) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.line.giveBack() {
-		c.calls.Add(1) // the caller is a call that Close waits for, so it will for this
-		go c.goTogether(s)
+// giveBack gives the place of a trip back, and lets those who wait make the next one.
+func (c *KVClient) giveBack(t *trip) {
+	if t.session.giveBack(t.writes) {
+		c.setOut(t.session)
 	}
 }
 
-// goTogether makes trips, in one place, until nobody waits.
+// giveBack gives back the place of a trip with so many writes. It reports whether it
+// took one for those who wait.
+func (s *session) giveBack(writes int) (taken bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.line.giveBack(writes)
+	return s.line.take()
+}
+
+// setOut makes the trips of those who wait, in the place that was taken for them.
+func (c *KVClient) setOut(s *session) {
+	c.calls.Add(1) // the caller is a call that Close waits for, so it will for this
+	go c.goTogether(s)
+}
+
+// goTogether makes trips, in one place, while those who wait may go.
 func (c *KVClient) goTogether(s *session) {
 	defer c.calls.Done()
 	for {
@@ -206,7 +249,11 @@ func (c *KVClient) goTogether(s *session) {
 		if t.attempts > 1 {
 			return // the place was given back
 		}
+		t.ashore.Wait()
 		s.gather()
+		if !s.giveBack(t.writes) {
+			return
+		}
 	}
 }
 
@@ -233,12 +280,13 @@ func (s *session) board(ctx context.Context, cancel context.CancelFunc) *trip {
 	for {
 		s.mu.Lock()
 		if len(s.line.waiting) == 0 {
-			s.line.giveBack()
+			s.line.giveBack(0)
 			s.mu.Unlock()
 			return nil
 		}
 		if room := s.numbers.Room(); room > 0 {
-			t := &trip{session: s, cancel: cancel, aboard: s.line.board(room)}
+			aboard := s.line.board(room)
+			t := &trip{session: s, cancel: cancel, writes: len(aboard), aboard: aboard}
 			for _, p := range t.aboard {
 				p.trip = t
 				p.id, _ = s.next()
@@ -262,6 +310,7 @@ func (c *KVClient) wait(ctx context.Context, s *session, p *passenger) error {
 	var cause error
 	select { // on both: to link the contexts costs more than all the rest of a write
 	case <-p.landed:
+		p.trip.ashore.Done()
 		return nil
 	case <-ctx.Done():
 		cause = context.Cause(ctx)
@@ -280,6 +329,7 @@ func (c *KVClient) wait(ctx context.Context, s *session, p *passenger) error {
 		return fmt.Errorf("waiting for earlier writes: %w", cause)
 	case isLanding:
 		<-p.landed // its answer is there and is being read
+		p.trip.ashore.Done()
 	}
 	return nil
 }
@@ -304,7 +354,7 @@ func (c *KVClient) travel(ctx context.Context, t *trip) {
 	answer, err := c.repeat(ctx, false, func(ctx context.Context, endpoint string) attempt {
 		writes := t.depart()
 		if t.attempts == 2 {
-			c.giveBack(t.session)
+			c.giveBack(t)
 		}
 		if len(writes) == 0 { // they have left just now, and with the last one ctx ended
 			return attempt{outcome: api.OutcomeNotApplied, err: context.Cause(ctx)}
@@ -367,6 +417,10 @@ func (t *trip) land(answer api.Response, err error) {
 	t.session.mu.Lock()
 	defer t.session.mu.Unlock()
 	t.landing = true
+	if t.attempts < 2 { // it has its place
+		// Those who wait go with those who come back now, not before them.
+		t.writes += t.session.line.expect()
+	}
 	for _, p := range t.aboard {
 		p.call = t.call.Operation()
 		switch {
@@ -383,6 +437,7 @@ func (t *trip) land(answer api.Response, err error) {
 			t.session.settleLocked(p.id.RequestID)
 		}
 		if p.landed != nil {
+			t.ashore.Add(1)
 			close(p.landed)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,22 +19,63 @@ import (
 	"raftkv/api"
 )
 
-// line against its promises: first come, first served; nobody waits while a place
-// is free; a trip has no more than its room, and is not too large.
+// line against its promises: first come, first served; those who wait go when nobody is
+// under way, or when they are more than those who are and there is a place; a trip has
+// no more than its room, and is not too large.
 func TestLineProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var l line
 		var want []*passenger // who waits
-		trips := 0
+		var trips []int       // the writes of each
+		underWay := func() (n int) {
+			for _, writes := range trips {
+				n += writes
+			}
+			return n
+		}
+		mayGo := func(n int) bool {
+			return n > 0 && (len(trips) == 0 || len(trips) < maxTrips && n > underWay())
+		}
+		depart := func() {
+			may := mayGo(len(want))
+			if l.take() != may {
+				t.Fatalf("%d wait beside trips with %v, and may go: %t", len(want), trips, may)
+			}
+			if !may {
+				return
+			}
+			room := rapid.IntRange(1, 4).Draw(t, "room")
+			aboard := l.board(room)
+			if n := len(aboard); n == 0 || n > room {
+				t.Fatalf("%d of %d go, with room for %d", n, len(want), room)
+			}
+			size := 0
+			for i, p := range aboard {
+				if p != want[i] {
+					t.Fatal("somebody was not served in turn")
+				}
+				size += len(p.write.Key) + len(p.write.Value)
+			}
+			if len(aboard) > 1 && size > maxBatchBytes {
+				t.Fatalf("%d writes of %d bytes go together", len(aboard), size)
+			}
+			want = want[len(aboard):]
+			trips = append(trips, len(aboard))
+		}
 		t.Repeat(map[string]func(*rapid.T){
 			"join": func(t *rapid.T) {
 				size := rapid.SampledFrom([]int{1, maxBatchBytes / 3, maxBatchBytes, 2 << 20}).Draw(t, "size")
 				p := &passenger{write: Write{Op: OpPut, Key: "k", Value: strings.Repeat("v", size)}}
-				if l.join(p) {
-					trips++
-				} else {
-					want = append(want, p)
+				goes := len(want) == 0 && mayGo(1)
+				if l.join(p) != goes {
+					t.Fatalf("one more comes, beside trips with %v, and goes: %t", trips, goes)
 				}
+				if goes {
+					trips = append(trips, 1)
+					return
+				}
+				want = append(want, p)
+				depart()
 			},
 			"leave": func(t *rapid.T) {
 				if l.leave(&passenger{}) {
@@ -48,36 +90,24 @@ func TestLineProperties(t *testing.T) {
 				}
 			},
 			"land": func(t *rapid.T) {
-				if trips == 0 {
+				if len(trips) == 0 {
 					return
 				}
-				if !l.giveBack() {
-					trips--
-					return
+				i := rapid.IntRange(0, len(trips)-1).Draw(t, "which")
+				writes := trips[i]
+				if rapid.Bool().Draw(t, "waits for who comes back") {
+					writes += l.expect()
 				}
-				room := rapid.IntRange(1, 4).Draw(t, "room")
-				aboard := l.board(room)
-				if n := len(aboard); n == 0 || n > room {
-					t.Fatalf("%d of %d go, with room for %d", n, len(want), room)
-				}
-				size := 0
-				for i, p := range aboard {
-					if p != want[i] {
-						t.Fatal("somebody was not served in turn")
-					}
-					size += len(p.write.Key) + len(p.write.Value)
-				}
-				if len(aboard) > 1 && size > maxBatchBytes {
-					t.Fatalf("%d writes of %d bytes go together", len(aboard), size)
-				}
-				want = want[len(aboard):]
+				l.giveBack(writes)
+				trips = slices.Delete(trips, i, i+1)
+				depart()
 			},
 			"": func(t *rapid.T) {
-				if l.places != trips || len(l.waiting) != len(want) {
-					t.Fatalf("%d places are taken and %d wait; want %d, %d", l.places, len(l.waiting), trips, len(want))
+				if l.places != len(trips) || l.underWay != underWay() || len(l.waiting) != len(want) {
+					t.Fatalf("%d places, %d under way, %d wait; want trips with %v, and %d", l.places, l.underWay, len(l.waiting), trips, len(want))
 				}
-				if len(want) > 0 && trips < maxTrips {
-					t.Fatal("somebody waits and a place is free")
+				if len(want) > 0 && len(trips) == 0 {
+					t.Fatal("somebody waits and nobody is under way")
 				}
 			},
 		})
@@ -181,9 +211,9 @@ func TestCallsTravelTogether(t *testing.T) {
 	atStation(t, func(t *testing.T, s *station, c *KVClient) {
 		began := time.Now()
 		ends := calls(t.Context(), c, 0, 100)
-		require.Equal(t, []string{api.PathAppend, api.PathAppend}, s.paths(), "who finds a place goes at once")
+		require.Equal(t, []string{api.PathAppend, api.PathBatch}, s.paths(), "the first goes at once, and the next two, who are more")
 		s.letGo(s.serves)
-		require.Equal(t, []string{api.PathAppend, api.PathAppend, api.PathBatch}, s.paths())
+		require.Equal(t, []string{api.PathAppend, api.PathBatch, api.PathBatch}, s.paths())
 		require.True(t, ends[0].over)
 		s.letGo(s.serves)
 		s.letGo(s.serves)
@@ -205,19 +235,48 @@ func TestCallsTravelTogether(t *testing.T) {
 	})
 }
 
+// Those who get their answers together and come back at once go together again: no
+// trip leaves with a few of them.
+func TestCallersComeBackTogether(t *testing.T) {
+	const callers, rounds = 100, 50
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeCluster()
+		var requests atomic.Int64
+		c := scripted(t, func(_ context.Context, _ string, op operation) attempt {
+			requests.Add(1)
+			<-time.After(time.Millisecond) // of virtual time
+			return f.try(op)
+		})
+		var running sync.WaitGroup
+		for range callers {
+			running.Go(func() {
+				for range rounds {
+					_, err := c.Append(t.Context(), "k", "v")
+					require.NoError(t, err)
+				}
+			})
+		}
+		running.Wait()
+		require.Less(t, requests.Load(), int64(2*rounds))
+	})
+}
+
 // Large values are no reason for large requests, and no reason to wait either: each
 // trip takes what fits.
 func TestBatchesAreBounded(t *testing.T) {
 	atStation(t, func(t *testing.T, s *station, c *KVClient) {
 		var running sync.WaitGroup
-		for range 2 + 9 {
+		for range 1 + 2 + 8 {
 			running.Go(func() {
 				_, err := c.Put(t.Context(), "k", strings.Repeat("v", maxBatchBytes/4))
 				require.NoError(t, err)
 			})
 			synctest.Wait()
 		}
-		for range 2 + 3 {
+		s.letGo(s.serves)
+		s.letGo(s.serves)
+		require.Len(t, s.paths(), 2+2, "two trips side by side")
+		for range 3 {
 			s.letGo(s.serves)
 		}
 		running.Wait()
@@ -231,10 +290,10 @@ func TestBatchesAreBounded(t *testing.T) {
 // Who gives up while it waits has sent nothing and has had no number.
 func TestGivingUpInTheLine(t *testing.T) {
 	atStation(t, func(t *testing.T, s *station, c *KVClient) {
-		first := calls(t.Context(), c, 0, 2)
+		first := calls(t.Context(), c, 0, 3)
 		ctx, cancel := context.WithCancel(t.Context())
-		gone := calls(ctx, c, 2, 1)
-		stays := calls(t.Context(), c, 3, 1)
+		gone := calls(ctx, c, 3, 1)
+		stays := calls(t.Context(), c, 4, 1)
 		cancel()
 		synctest.Wait()
 		require.ErrorIs(t, gone[0].err, context.Canceled)
@@ -245,8 +304,8 @@ func TestGivingUpInTheLine(t *testing.T) {
 		}
 		require.NoError(t, first[0].err)
 		require.NoError(t, stays[0].err)
-		require.Equal(t, "0;1;3;", s.value("k"))
-		require.Equal(t, uint64(3), c.session.numbers.AckedThrough())
+		require.Equal(t, "0;1;2;4;", s.value("k"))
+		require.Equal(t, uint64(4), c.session.numbers.AckedThrough())
 	})
 }
 
@@ -261,11 +320,10 @@ func requireNotUnknown(t *testing.T, err error) {
 // identity to find out; the others get their answers.
 func TestGivingUpUnderWay(t *testing.T) {
 	atStation(t, func(t *testing.T, s *station, c *KVClient) {
-		calls(t.Context(), c, 0, 2)
+		calls(t.Context(), c, 0, 1)
 		ctx, cancel := context.WithCancel(t.Context())
-		stays := calls(t.Context(), c, 2, 1)
-		gone := calls(ctx, c, 3, 1)
-		s.letGo(s.serves) // and the batch goes
+		stays := calls(t.Context(), c, 1, 1)
+		gone := calls(ctx, c, 2, 1) // and the batch goes
 		cancel()
 		synctest.Wait()
 		var unknown *UnknownError
@@ -274,17 +332,17 @@ func TestGivingUpUnderWay(t *testing.T) {
 		s.letGo(s.serves)
 		s.letGo(s.serves)
 		require.NoError(t, stays[0].err)
-		require.Equal(t, "0;1;2;3;", s.value("k"))
+		require.Equal(t, "0;1;2;", s.value("k"))
 		require.Zero(t, c.session.numbers.Open())
 
 		resumed := &ending{}
 		go func() {
-			resumed.result, resumed.err = c.Resume(t.Context(), Identity{ClientID: unknown.ClientID, RequestID: unknown.RequestID}, Write{Op: OpAppend, Key: "k", Value: "3;"})
+			resumed.result, resumed.err = c.Resume(t.Context(), Identity{ClientID: unknown.ClientID, RequestID: unknown.RequestID}, Write{Op: OpAppend, Key: "k", Value: "2;"})
 		}()
 		s.letGo(s.serves)
 		require.NoError(t, resumed.err)
 		require.True(t, resumed.result.Duplicate)
-		require.Equal(t, "0;1;2;", resumed.result.PrevValue)
+		require.Equal(t, "0;1;", resumed.result.PrevValue)
 	})
 }
 
@@ -294,10 +352,10 @@ func TestGivingUpBetweenAttempts(t *testing.T) {
 	for _, before := range []attempt{refuse(api.StatusBusy), lost()} {
 		t.Run(string(before.outcome), func(t *testing.T) {
 			atStation(t, func(t *testing.T, s *station, c *KVClient) {
-				calls(t.Context(), c, 0, 2)
+				calls(t.Context(), c, 0, 3)
 				ctx, cancel := context.WithCancel(t.Context())
-				stays := calls(t.Context(), c, 2, 2)
-				gone := calls(ctx, c, 4, 1)
+				stays := calls(t.Context(), c, 3, 2)
+				gone := calls(ctx, c, 5, 1)
 				s.letGo(s.serves)
 				s.letGo(s.serves)
 				for range 3 { // every endpoint says no, then the trip pauses
@@ -312,7 +370,7 @@ func TestGivingUpBetweenAttempts(t *testing.T) {
 				s.letGo(s.serves)
 				require.NoError(t, stays[0].err)
 				require.NoError(t, stays[1].err)
-				require.Equal(t, "0;1;2;3;", s.value("k"))
+				require.Equal(t, "0;1;2;3;4;", s.value("k"))
 				require.Zero(t, c.session.numbers.Open())
 			})
 		})
@@ -328,9 +386,7 @@ func TestGivingUpWhileTheAnswerIsRead(t *testing.T) {
 		s, err := c.currentSession(t.Context())
 		require.NoError(t, err)
 		ps := []*passenger{{write: Write{Op: OpAppend, Key: "k", Value: "a"}}, {write: Write{Op: OpAppend, Key: "k", Value: "b"}}}
-		for range maxTrips {
-			s.join(&passenger{})
-		}
+		s.line.places = maxTrips
 		s.join(ps[0])
 		s.join(ps[1])
 		trip := s.board(t.Context(), func() {})
@@ -361,9 +417,7 @@ func TestGivingUpBeforeDeparture(t *testing.T) {
 	atStation(t, func(t *testing.T, station *station, c *KVClient) {
 		s := c.session
 		p := &passenger{write: Write{Op: OpPut, Key: "k"}}
-		for range maxTrips {
-			s.join(&passenger{})
-		}
+		s.line.places = maxTrips
 		s.join(p)
 		ctx, cancel := context.WithCancel(t.Context())
 		trip := s.board(ctx, cancel)
@@ -386,9 +440,9 @@ func ctxThatIsOver(t *testing.T) context.Context {
 // All who were aboard have given up: the trip ends, nothing more is sent.
 func TestTripWithoutPassengersEnds(t *testing.T) {
 	atStation(t, func(t *testing.T, s *station, c *KVClient) {
-		calls(t.Context(), c, 0, 2)
+		calls(t.Context(), c, 0, 3)
 		ctx, cancel := context.WithCancel(t.Context())
-		gone := calls(ctx, c, 2, 2)
+		gone := calls(ctx, c, 3, 2)
 		s.letGo(s.serves)
 		s.letGo(s.serves)
 		require.Len(t, s.paths(), 3)
@@ -410,7 +464,7 @@ func TestHangingTripKeepsNobodyWaiting(t *testing.T) {
 		var mu sync.Mutex
 		c := scripted(t, func(ctx context.Context, _ string, op operation) attempt {
 			mu.Lock()
-			hangs := op.path == api.PathAppend && hanging < 2
+			hangs := op.path != api.PathSession && hanging < maxTrips
 			if hangs {
 				hanging++
 			}
@@ -474,7 +528,7 @@ func TestOneBadWriteHarmsNoOther(t *testing.T) {
 // back alone, as the same writes.
 func TestPartOfABatchGoesOnAlone(t *testing.T) {
 	atStation(t, func(t *testing.T, s *station, c *KVClient) {
-		ends := calls(t.Context(), c, 0, 6)
+		ends := calls(t.Context(), c, 0, 7)
 		s.letGo(s.serves)
 		s.letGo(s.serves)
 		s.letGo(func(op operation) attempt {
@@ -490,9 +544,9 @@ func TestPartOfABatchGoesOnAlone(t *testing.T) {
 		}
 		for i, e := range ends {
 			require.NoError(t, e.err)
-			require.Equal(t, i > 2, e.result.Duplicate, "call %d", i)
+			require.Equal(t, i > 3, e.result.Duplicate, "call %d", i)
 		}
-		require.Equal(t, "0;1;2;3;4;5;", s.value("k"))
+		require.Equal(t, "0;1;2;3;4;5;6;", s.value("k"))
 		require.Zero(t, c.session.numbers.Open())
 	})
 }
@@ -561,19 +615,19 @@ func TestExpiredSessionOfABatch(t *testing.T) {
 
 func TestCloseEndsATrip(t *testing.T) {
 	atStation(t, func(t *testing.T, s *station, c *KVClient) {
-		ends := calls(t.Context(), c, 0, 4)
-		s.letGo(s.serves) // 2 and 3 go
-		ends = append(ends, calls(t.Context(), c, 4, 1)...)
+		ends := calls(t.Context(), c, 0, 6)
+		s.letGo(s.serves) // 3 to 5 go
+		ends = append(ends, calls(t.Context(), c, 6, 1)...)
 		require.NoError(t, c.Close())
 		synctest.Wait()
 		require.NoError(t, ends[0].err)
 		var unknown *UnknownError
-		for _, e := range ends[1:4] {
+		for _, e := range ends[1:6] {
 			require.ErrorAs(t, e.err, &unknown)
 			require.ErrorIs(t, e.err, ErrClosed)
 		}
-		require.ErrorIs(t, ends[4].err, ErrClosed)
-		requireNotUnknown(t, ends[4].err)
+		require.ErrorIs(t, ends[6].err, ErrClosed)
+		requireNotUnknown(t, ends[6].err)
 	})
 }
 
