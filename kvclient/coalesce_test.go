@@ -1,10 +1,12 @@
 package kvclient
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -13,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
@@ -772,4 +775,38 @@ func (n *badNetwork) deliverAll() {
 	for _, op := range n.copies {
 		n.fakeCluster.try(op)
 	}
+}
+
+// BenchmarkSharedPut is what a put costs the program that makes it, with 256 callers
+// on a client and without the network.
+func BenchmarkSharedPut(b *testing.B) {
+	result, _ := api.Encode(&api.PutResponse{RespStatus: api.StatusOK, Outcome: api.OutcomeApplied, KeyFound: true, PrevValue: strings.Repeat("p", 100), Version: 123456})
+	c := New([]string{"a"})
+	c.try = func(_ context.Context, _ string, op operation) attempt {
+		answer, data := op.answer(), result
+		switch answer.(type) {
+		case *api.SessionResponse:
+			data = []byte(`{"RespStatus":"OK","Outcome":"applied","ClientID":"ABCDEFGHIJKLMNOPQRSTUVWXYZ"}`)
+		case *api.BatchResponse:
+			results := make([]jsontext.Value, bytes.Count(op.body, []byte(`"Key":`)))
+			for i := range results {
+				results[i] = result
+			}
+			data, _ = api.Encode(&api.BatchResponse{RespStatus: api.StatusOK, Outcome: api.OutcomeApplied, Results: results})
+		}
+		require.NoError(b, api.DecodeResponse(data, answer))
+		return judged(answer)
+	}
+	defer c.Close()
+	value := strings.Repeat("v", 100)
+	b.SetParallelism(256 / runtime.GOMAXPROCS(0))
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
+			_, err := c.Put(ctx, "key-000000012345", value)
+			cancel()
+			require.NoError(b, err)
+		}
+	})
 }
