@@ -8,9 +8,9 @@ import (
 // items is an ordered map from keys to what they hold, which takes little more
 // memory than the bytes in it. A tree with an entry for each key needs some 80
 // bytes more for each: two strings with their headers, the version, and the room
-// that nodes leave for others. Here neighbours stand packed in one row, a
-// block, and the tree holds the blocks. The collector has a thirtieth of the
-// pointers to follow, too.
+// that nodes leave for others. Here neighbours stand packed in one row, a block,
+// and the tree holds the blocks. The collector has a thirtieth of the pointers to
+// follow, too.
 //
 // Where two copies of the tree share a block, neither changes it, as with nodes.
 // So to copy the tree, which takes no time, is to copy everything.
@@ -85,7 +85,8 @@ func (t *items) setAt(p place, i item) {
 	header := appendHeader(room[:0], p.key, i)
 	size := len(header) + len(p.key) + len(i.value)
 	b, start, end := p.block, p.start, p.end
-	fits := len(b.packed)-(end-start)+size <= blockBytes
+	alone := start == 0 && end == len(b.packed)
+	fits := alone || start+size+len(b.packed)-end <= blockBytes
 	if !fits {
 		b, start, end = block{}, 0, 0
 	}
