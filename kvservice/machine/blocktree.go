@@ -14,8 +14,10 @@ type blockTree struct {
 	owner *owner
 }
 
-// owner is told from others by its address, so it must have one: it is not empty.
-type owner struct{ _ byte }
+// owner is told from others by its address.
+type owner struct {
+	large string // of a block that has a large value, see largeBlock
+}
 
 // node has either children or, at the bottom of the tree, blocks. keys[i] is the
 // lowest key in children[i], or that of blocks[i].
@@ -39,7 +41,7 @@ const nodeWidth = 64
 // so that each key has a block that is not behind it.
 func newBlockTree() blockTree {
 	o := new(owner)
-	return blockTree{&node{owner: o, keys: []string{""}, blocks: []block{{}}}, o}
+	return blockTree{&node{owner: o, keys: []string{""}, blocks: []block{{owner: o}}}, o}
 }
 
 // clone returns an independent copy. Another goroutine may have it.

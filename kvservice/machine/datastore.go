@@ -77,19 +77,18 @@ func (v *View) AppliedIndex() raft.Index { return v.appliedIndex }
 // then go on after the last one. after "" begins with the first.
 func (v *View) Scan(prefix, after string, limit, maxBytes int) (items []Item, more bool) {
 	size := 0
-	v.store.items.Ascend(max(prefix, after), func(key, value []byte, version uint64) bool {
+	v.store.items.Ascend(max(prefix, after), func(e entry) bool {
 		switch {
-		case after != "" && string(key) == after:
+		case after != "" && string(e.key) == after:
 			return true
-		case !bytes.HasPrefix(key, []byte(prefix)):
+		case !bytes.HasPrefix(e.key, []byte(prefix)):
 			return false
 		case len(items) == limit, len(items) > 0 && size >= maxBytes:
 			more = true
 			return false
 		}
-		text := string(key[:len(key)+len(value)]) // the value stands behind the key
-		items = append(items, Item{text[:len(key)], text[len(key):], version})
-		size += len(text)
+		items = append(items, Item{string(e.key), e.text(), e.version})
+		size += len(e.key) + len(e.value) + len(e.large)
 		return true
 	})
 	return items, more

@@ -27,10 +27,10 @@ func (m *Machine) Hash() [sha256.Size]byte {
 	d.number(uint64(m.store.items.Len()))
 	// The trees are scanned in the order of their keys, whatever the order in
 	// which the keys came.
-	m.store.items.Scan(func(key, value []byte, version uint64) bool {
-		d.bytes(key)
-		d.bytes(value)
-		d.number(version)
+	m.store.items.Scan(func(e entry) bool {
+		d.text(string(e.key))
+		d.text(e.text())
+		d.number(e.version)
 		return true
 	})
 	d.number(uint64(m.sessions.byClient.Len()))
@@ -55,12 +55,10 @@ func (d digest) number(v uint64) {
 	d.h.Write(binary.LittleEndian.AppendUint64(nil, v))
 }
 
-func (d digest) bytes(b []byte) {
-	d.number(uint64(len(b)))
-	d.h.Write(b)
+func (d digest) text(s string) {
+	d.number(uint64(len(s)))
+	d.h.Write([]byte(s))
 }
-
-func (d digest) text(s string) { d.bytes([]byte(s)) }
 
 func (d digest) flag(b bool) {
 	if b {

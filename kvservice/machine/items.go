@@ -3,6 +3,7 @@ package machine
 import (
 	"encoding/binary"
 	"slices"
+	"strings"
 )
 
 // items is an ordered map from keys to what they hold, which takes little more
@@ -23,12 +24,17 @@ type items struct {
 
 // block is a row of items in the order of their keys, each behind the other: the
 // lengths of key and value, the version, the key, the value. Numbers are uvarints.
+// The value of an item that is longer than a block stands in the owner, and no
+// value in the row: that one is not copied for each who reads it, slowly perhaps.
 type block struct {
 	packed
 	owner *owner // the only tree that may change it
 }
 
 type packed []byte
+
+// size returns how long b is, with all values.
+func (b block) size() int { return len(b.packed) + len(b.owner.large) }
 
 // blockBytes bounds a block with more than one item. With longer ones it takes
 // longer to find an item and to copy them, with shorter ones the tree takes more
@@ -43,7 +49,7 @@ func (t *items) Len() int { return t.count }
 // IsoCopy returns an independent copy. From then on another goroutine may have it.
 func (t *items) IsoCopy() *items { return &items{t.blocks.clone(), t.count} }
 
-// Get returns what key holds. The value is a copy: the block may change.
+// Get returns what key holds.
 func (t *items) Get(key string) (i item, found bool) {
 	p := t.find(key)
 	return p.item, p.found
@@ -70,35 +76,46 @@ func (t *items) find(key string) place {
 	p.block = p.at.block()
 	p.start, p.end, p.found = p.block.find(key)
 	if p.found {
-		_, value, version, _ := p.block.at(p.start)
-		p.item = item{string(value), version}
+		e, _ := p.block.at(p.start)
+		p.item = item{e.text(), e.version}
 	}
 	return p
 }
 
 // setAt makes the key of p hold i. Nothing may have changed since find.
 func (t *items) setAt(p place, i item) {
-	if !p.found {
+	left := p.block.size()
+	if p.found {
+		left -= p.end - p.start + len(p.block.owner.large)
+	} else {
 		t.count++
 	}
 	var room [headerBytes]byte
 	header := appendHeader(room[:0], p.key, i)
 	size := len(header) + len(p.key) + len(i.value)
-	b, start, end := p.block, p.start, p.end
-	alone := start == 0 && end == len(b.packed)
-	fits := alone || start+size+len(b.packed)-end <= blockBytes
-	if !fits {
-		b, start, end = block{}, 0, 0
-	}
-	b, gap := t.resize(b, start, end, size)
-	n := copy(gap, header)
-	n += copy(gap[n:], p.key)
-	copy(gap[n:], i.value)
-	if fits {
+	switch {
+	case size > blockBytes:
+		// Its text may be part of a command, which is not kept in memory for it.
+		t.split(p, largeBlock(p.key, item{strings.Clone(i.value), i.version}))
+	case left+size > blockBytes:
+		t.split(p, block{pack(make(packed, 0, size), header, p.key, i.value), t.blocks.owner})
+	default:
+		b, gap := t.resize(p.block, p.start, p.end, size)
 		t.blocks.replace(p.at, b)
-	} else {
-		t.split(p, b)
+		pack(gap[:0], header, p.key, i.value)
 	}
+}
+
+// pack appends an item to b.
+func pack(b packed, header []byte, key, value string) packed {
+	return append(append(append(b, header...), key...), value...)
+}
+
+// largeBlock returns a block of one item that is longer than a block. Its owner is
+// no tree, so nobody changes it, and who reads the value shares it.
+func largeBlock(key string, i item) block {
+	header := appendHeader(nil, key, item{"", i.version})
+	return block{pack(nil, header, key, ""), &owner{large: i.value}}
 }
 
 // resize returns b with a gap of so many bytes, to be filled, in place of what
@@ -123,7 +140,7 @@ func (t *items) resize(b block, start, end, size int) (resized block, gap []byte
 func (t *items) split(p place, item block) {
 	before, after := t.part(p.block, 0, p.start), t.part(p.block, p.end, len(p.block.packed))
 	pieces := []block{before, item, after}
-	switch b, i, a := len(before.packed), len(item.packed), len(after.packed); {
+	switch b, i, a := before.size(), item.size(), after.size(); {
 	case b <= a && b+i <= blockBytes:
 		pieces = []block{t.join(before, item), after}
 	case a <= b && i+a <= blockBytes:
@@ -133,8 +150,8 @@ func (t *items) split(p place, item block) {
 	from := p.at.key()
 	for n, piece := range pieces {
 		if n > 0 {
-			key, _, _, _ := piece.at(0)
-			from = string(key)
+			first, _ := piece.at(0)
+			from = string(first.key)
 		}
 		t.blocks.set(from, piece)
 	}
@@ -170,12 +187,12 @@ func (t *items) Delete(key string) (found bool) {
 	}
 	t.count--
 	rest, _ := t.resize(b, start, end, 0)
-	if next, following, ok := t.blocks.after(from); ok && len(rest.packed)+len(following.packed) <= blockBytes/2 {
+	if next, following, ok := t.blocks.after(from); ok && rest.size()+following.size() <= blockBytes/2 {
 		t.blocks.remove(next)
 		rest = t.join(rest, following)
 	}
 	if from != "" {
-		if previous, b := t.blocks.before(from); len(rest.packed) == 0 || len(b.packed)+len(rest.packed) <= blockBytes/2 {
+		if previous, b := t.blocks.before(from); len(rest.packed) == 0 || b.size()+rest.size() <= blockBytes/2 {
 			t.blocks.remove(from)
 			from, rest = previous, t.join(b, rest)
 		}
@@ -185,16 +202,15 @@ func (t *items) Delete(key string) (found bool) {
 }
 
 // Scan calls f for each item, in the order of the keys, until it returns false.
-func (t *items) Scan(f func(key, value []byte, version uint64) bool) { t.Ascend("", f) }
+func (t *items) Scan(f func(entry) bool) { t.Ascend("", f) }
 
-// Ascend is Scan that begins with pivot, or behind it if nobody has that key. Key
-// and value are the block's memory: whoever keeps one keeps a copy.
-func (t *items) Ascend(pivot string, f func(key, value []byte, version uint64) bool) {
+// Ascend is Scan that begins with pivot, or behind it if nobody has that key.
+func (t *items) Ascend(pivot string, f func(entry) bool) {
 	from, _ := t.blocks.floor(pivot)
 	t.blocks.ascend(from, func(_ string, b block) bool {
 		for start := 0; start < len(b.packed); {
-			key, value, version, end := b.at(start)
-			if string(key) >= pivot && !f(key, value, version) {
+			e, end := b.at(start)
+			if string(e.key) >= pivot && !f(e) {
 				return false
 			}
 			start = end
@@ -212,15 +228,30 @@ func appendHeader(b []byte, key string, i item) []byte {
 	return binary.AppendUvarint(b, i.version)
 }
 
-// at returns the item that stands at start, and where it ends. Key and value, which
-// stands behind the key, are b's memory.
-func (b packed) at(start int) (key, value []byte, version uint64, end int) {
+// entry is an item where it stands. Key and value are the block's memory: whoever
+// keeps one keeps a copy.
+type entry struct {
+	key, value []byte
+	large      string // instead of value, if that is longer than a block
+	version    uint64
+}
+
+// text returns the value for whoever keeps it.
+func (e entry) text() string {
+	if e.large != "" {
+		return e.large
+	}
+	return string(e.value)
+}
+
+// at returns the item that stands at start, and where it ends.
+func (b block) at(start int) (e entry, end int) {
 	keyBytes, start := b.number(start)
 	valueBytes, start := b.number(start)
-	version, start = b.number(start)
+	version, start := b.number(start)
 	middle := start + int(keyBytes)
 	end = middle + int(valueBytes)
-	return b[start:middle], b[middle:end], version, end
+	return entry{b.packed[start:middle], b.packed[middle:end], b.owner.large, version}, end
 }
 
 func (b packed) number(start int) (v uint64, end int) {
@@ -268,12 +299,19 @@ func newItemLoader() *itemLoader { return &itemLoader{items: newItems()} }
 func (l *itemLoader) add(key string, i item) {
 	var room [headerBytes]byte
 	header := appendHeader(room[:0], key, i)
-	if len(l.block) > 0 && len(l.block)+len(header)+len(key)+len(i.value) > blockBytes {
+	size := len(header) + len(key) + len(i.value)
+	if len(l.block) > 0 && len(l.block)+size > blockBytes {
 		l.flush()
+	}
+	if len(l.block) == 0 && l.items.count > 0 {
 		l.from = key
 	}
-	l.block = append(append(append(l.block, header...), key...), i.value...)
 	l.items.count++
+	if size > blockBytes {
+		l.items.blocks.set(l.from, largeBlock(key, i))
+		return
+	}
+	l.block = pack(l.block, header, key, i.value)
 }
 
 func (l *itemLoader) flush() {
@@ -283,6 +321,8 @@ func (l *itemLoader) flush() {
 
 // done returns all that were added.
 func (l *itemLoader) done() *items {
-	l.flush()
+	if len(l.block) > 0 {
+		l.flush()
+	}
 	return l.items
 }

@@ -66,9 +66,9 @@ func TestItemsAreAMap(t *testing.T) {
 			"ascend": func(t *rapid.T) {
 				from, most := key.Draw(t, "from"), rapid.IntRange(1, 2000).Draw(t, "most")
 				var got []string
-				p.items.Ascend(from, func(key, value []byte, version uint64) bool {
-					require.Equal(t, p.model[string(key)], item{string(value), version})
-					got = append(got, string(key))
+				p.items.Ascend(from, func(e entry) bool {
+					require.Equal(t, p.model[string(e.key)], item{e.text(), e.version})
+					got = append(got, string(e.key))
 					return len(got) < most
 				})
 				want := slices.DeleteFunc(slices.Sorted(maps.Keys(p.model)), func(k string) bool { return k < from })
@@ -79,8 +79,8 @@ func TestItemsAreAMap(t *testing.T) {
 			},
 			"load": func(t *rapid.T) {
 				loader := newItemLoader()
-				p.items.Scan(func(key, value []byte, version uint64) bool {
-					loader.add(string(key), item{string(value), version})
+				p.items.Scan(func(e entry) bool {
+					loader.add(string(e.key), item{e.text(), e.version})
 					return true
 				})
 				p.items = loader.done()
@@ -97,9 +97,9 @@ func TestItemsAreAMap(t *testing.T) {
 func requireItems(t require.TestingT, want map[string]item, got *items) {
 	require.Equal(t, len(want), got.Len())
 	var keys []string
-	got.Scan(func(key, value []byte, version uint64) bool {
-		require.Equal(t, want[string(key)], item{string(value), version})
-		keys = append(keys, string(key))
+	got.Scan(func(e entry) bool {
+		require.Equal(t, want[string(e.key)], item{e.text(), e.version})
+		keys = append(keys, string(e.key))
 		return true
 	})
 	require.True(t, slices.Equal(slices.Sorted(maps.Keys(want)), keys))
@@ -109,23 +109,23 @@ func requireItems(t require.TestingT, want map[string]item, got *items) {
 		require.True(t, len(b.packed) > 0 || key == "", "an empty block under %q", key)
 		items := 0
 		for at := 0; at < len(b.packed); items++ {
-			var k []byte
-			k, _, _, at = b.at(at)
-			require.GreaterOrEqual(t, string(k), key)
+			var e entry
+			e, at = b.at(at)
+			require.GreaterOrEqual(t, string(e.key), key)
 		}
-		require.True(t, items < 2 || len(b.packed) <= blockBytes, "%d items in %d bytes", items, len(b.packed))
+		require.True(t, items < 2 || b.size() <= blockBytes, "%d items in %d bytes", items, b.size())
 		from = append(from, key)
 		return true
 	})
 	require.Equal(t, "", from[0])
 	require.IsIncreasing(t, from)
 	for i, key := range from[1:] {
-		var last []byte
+		var last entry
 		_, b := got.blocks.floor(from[i])
 		for at := 0; at < len(b.packed); {
-			last, _, _, at = b.at(at)
+			last, at = b.at(at)
 		}
-		require.Less(t, string(last), key)
+		require.Less(t, string(last.key), key)
 	}
 }
 
@@ -202,4 +202,25 @@ func TestAWriteChangesItsBlock(t *testing.T) {
 	require.Less(t, allocated(func() { overwrite("d") }), inPlace+1000*10, "what the copy has was left to it")
 	i, _ := kept.Get("k500")
 	require.Equal(t, strings.Repeat("b", 100), i.value)
+}
+
+// Who reads a large value shares it with the store, which does not change it.
+func TestALargeValueIsShared(t *testing.T) {
+	m := newItems()
+	m.Set("k", item{strings.Repeat("a", 1<<20), 1})
+	var read []item
+	require.Less(t, allocated(func() {
+		for range 20 {
+			i, _ := m.Get("k")
+			read = append(read, i)
+			m.Scan(func(e entry) bool {
+				read = append(read, item{e.text(), e.version})
+				return true
+			})
+		}
+	}), uint64(1<<20))
+	m.Set("k", item{strings.Repeat("b", 1<<20), 2})
+	for _, i := range read {
+		require.True(t, i == item{strings.Repeat("a", 1<<20), 1})
+	}
 }

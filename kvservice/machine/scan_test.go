@@ -62,9 +62,9 @@ func TestScanOfAView(t *testing.T) {
 		}
 		prefix := rapid.SampledFrom([]string{"", "a", "ab", "b", "c"}).Draw(t, "prefix")
 		var want []Item
-		l.a.store.items.Scan(func(key, value []byte, version uint64) bool {
-			if strings.HasPrefix(string(key), prefix) {
-				want = append(want, Item{string(key), string(value), version})
+		l.a.store.items.Scan(func(e entry) bool {
+			if strings.HasPrefix(string(e.key), prefix) {
+				want = append(want, Item{string(e.key), e.text(), e.version})
 			}
 			return true
 		})

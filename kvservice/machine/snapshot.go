@@ -70,10 +70,14 @@ func (m *Machine) WriteSnapshot(w io.Writer) error {
 	}
 	out.number(m.store.writes)
 	out.number(uint64(m.store.items.Len()))
-	m.store.items.Scan(func(key, value []byte, version uint64) bool {
-		out.bytes(key)
-		out.bytes(value)
-		out.number(version)
+	m.store.items.Scan(func(e entry) bool {
+		out.bytes(e.key)
+		if e.large != "" {
+			out.text(e.large)
+		} else {
+			out.bytes(e.value)
+		}
+		out.number(e.version)
 		return true
 	})
 	out.number(uint64(m.sessions.byClient.Len()))
