@@ -25,10 +25,15 @@ type metrics struct {
 	requests       *prometheus.CounterVec   // by path and RespStatus
 	requestSeconds *prometheus.HistogramVec // by path
 	inFlight       prometheus.Gauge
-	reads          *prometheus.CounterVec // by level
 	forwarded      *prometheus.CounterVec // by direction
-	applied        *prometheus.CounterVec // by event
 	ended          *prometheus.CounterVec // sessions, by reason
+
+	// What is counted for each request or entry is found once, from the start on: to look
+	// for a counter by its labels takes longer than to count. So the first of a kind
+	// shows as an increase, too.
+	usual   map[string]usual
+	reads   map[api.Consistency]prometheus.Counter
+	applied map[machine.Event]prometheus.Counter
 
 	commitLatency   prometheus.Histogram // in milliseconds; the name is given
 	staleReads      prometheus.Counter
@@ -36,6 +41,12 @@ type metrics struct {
 	leaderChanges   prometheus.Counter
 	snapshotSeconds prometheus.Histogram
 	saveSeconds     prometheus.Histogram
+}
+
+// usual is what a request to a path adds to.
+type usual struct {
+	ok      prometheus.Counter // if its RespStatus is OK
+	seconds prometheus.Observer
 }
 
 // The values of the label direction.
@@ -69,13 +80,15 @@ var (
 // newMetrics returns the metrics of a service.
 func newMetrics(s *KVService) *metrics {
 	m := &metrics{
-		registry:       prometheus.NewRegistry(),
+		registry: prometheus.NewRegistry(),
+		usual:    map[string]usual{},
+		reads:    map[api.Consistency]prometheus.Counter{},
+		applied:  map[machine.Event]prometheus.Counter{},
+
 		requests:       newCounterVec("raftkv_requests_total", "Requests of clients that were answered, by path and RespStatus.", "path", "status"),
 		requestSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "raftkv_request_duration_seconds", Help: "Time from a client's request to its answer.", Buckets: secondsBuckets}, []string{"path"}),
 		inFlight:       prometheus.NewGauge(prometheus.GaugeOpts{Name: "raftkv_requests_in_flight", Help: "Requests of clients that are not answered yet."}),
-		reads:          newCounterVec("raftkv_reads_total", "Reads of clients by the level that they asked for.", "level"),
 		forwarded:      newCounterVec("raftkv_forwarded_requests_total", "Requests passed on to the leader (out) or taken from another server (in).", "direction"),
-		applied:        newCounterVec("raftkv_applied_commands_total", "Commands applied since the start, those read again from the log included, by what became of them.", "event"),
 		ended:          newCounterVec("raftkv_sessions_ended_total", "Sessions and Idempotency-Keys forgotten since the start: unused for the retention (expired), or for room (evicted).", "reason"),
 
 		commitLatency:   newHistogram("dedup_commit_latency_ms", "Milliseconds from handing a command to Raft until it was applied, on the server that did so.", millisBuckets),
@@ -85,15 +98,22 @@ func newMetrics(s *KVService) *metrics {
 		snapshotSeconds: newHistogram("raftkv_snapshot_duration_seconds", "Time to write a snapshot of the state.", secondsBuckets),
 		saveSeconds:     newHistogram("raftkv_storage_save_duration_seconds", "Time of a write to the log on disk, its sync included.", secondsBuckets),
 	}
-	// From the start on, so that the first of a kind shows as an increase.
+	for path := range operations {
+		m.usual[path] = usual{m.requests.WithLabelValues(path, string(api.StatusOK)), m.requestSeconds.WithLabelValues(path)}
+	}
+	reads := newCounterVec("raftkv_reads_total", "Reads of clients by the level that they asked for.", "level")
+	for _, level := range []api.Consistency{api.ConsistencyLinearizable, api.ConsistencyLease, api.ConsistencyLog, api.ConsistencyStale} {
+		m.reads[level] = reads.WithLabelValues(string(level))
+	}
+	applied := newCounterVec("raftkv_applied_commands_total", "Commands applied since the start, those read again from the log included, by what became of them.", "event")
 	for _, event := range []machine.Event{machine.EventCommitted, machine.EventDuplicate, machine.EventRefused, machine.EventMark} {
-		m.applied.WithLabelValues(string(event))
+		m.applied[event] = applied.WithLabelValues(string(event))
 	}
 	for _, reason := range []string{endedExpired, endedEvicted} {
 		m.ended.WithLabelValues(reason)
 	}
 	m.registry.MustRegister(
-		m.requests, m.requestSeconds, m.inFlight, m.reads, m.forwarded, m.applied, m.ended,
+		m.requests, m.requestSeconds, m.inFlight, reads, m.forwarded, applied, m.ended,
 		m.commitLatency, m.staleReads, m.premature, m.leaderChanges, m.snapshotSeconds, m.saveSeconds,
 		state{s}, buildInfo(), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
@@ -122,8 +142,16 @@ func (m *metrics) saved(took time.Duration) { m.saveSeconds.Observe(took.Seconds
 
 // answered counts a request of a client.
 func (m *metrics) answered(path string, status api.Status, took time.Duration) {
-	m.requests.WithLabelValues(path, string(status)).Inc()
-	m.requestSeconds.WithLabelValues(path).Observe(took.Seconds())
+	usual, known := m.usual[path]
+	if !known {
+		usual.seconds = m.requestSeconds.WithLabelValues(path)
+	}
+	usual.seconds.Observe(took.Seconds())
+	if known && status == api.StatusOK {
+		usual.ok.Inc()
+	} else {
+		m.requests.WithLabelValues(path, string(status)).Inc()
+	}
 }
 
 // buildInfo says which program this is.

@@ -66,15 +66,14 @@ func (s *KVService) recordApplied(entry raft.CommitEntry, applied machine.Applie
 			"raft.commit_index", uint64(entry.Index), "raft.term", uint64(entry.Term))
 	}
 	if len(applied.Operations) == 0 {
-		s.metrics.applied.WithLabelValues(string(applied.Event)).Inc()
+		s.metrics.applied[applied.Event].Inc()
 		s.recordOperation(entry, &applied)
 	}
 	counted := 0
 	for i := range applied.Operations {
 		operation := &applied.Operations[i]
 		if next := i + 1; next == len(applied.Operations) || applied.Operations[next].Event != operation.Event {
-			// Mostly all come to the same, and to look for the counter is the dearest part.
-			s.metrics.applied.WithLabelValues(string(operation.Event)).Add(float64(next - counted))
+			s.metrics.applied[operation.Event].Add(float64(next - counted)) // mostly all come to the same
 			counted = next
 		}
 		if applied.Identity.RequestID != 0 {
