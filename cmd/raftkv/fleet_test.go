@@ -82,12 +82,12 @@ func (f *fleet) serveArgs(id int, more ...string) []string {
 }
 
 // begin starts the first servers of a cluster, and waits until it serves.
-func (f *fleet) begin(servers int) {
+func (f *fleet) begin(servers int, more ...string) {
 	f.t.Helper()
 	var ids []int
 	for id := 1; id <= servers; id++ {
 		ids = append(ids, id)
-		f.start(id, "--cluster", f.members(servers))
+		f.start(id, append([]string{"--cluster", f.members(servers)}, more...)...)
 	}
 	f.knows(ids...)
 	f.must("get", "nothing", "absent")

@@ -237,7 +237,8 @@ func TestSystemTerminateWithHangingClients(t *testing.T) {
 func TestSystemTerminateWithHangingPeers(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 3)
-	f.begin(3)
+	// Long enough for the signal to come before the leader notices that it is alone.
+	f.begin(3, "--election-timeout", "3s")
 	leader := f.leader()
 	for id, p := range f.running {
 		if id != leader {
