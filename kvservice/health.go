@@ -95,12 +95,12 @@ func (s *KVService) notReady() string {
 	_, committed := s.raft.Heard()
 	committed = max(committed, now.CommitIndex)
 	s.mu.Lock()
-	applied, leads := s.machine.AppliedIndex(), s.leadership
+	applied, ready := s.machine.AppliedIndex(), s.isReady()
 	s.mu.Unlock()
 	if applied+readyLag < committed {
 		return fmt.Sprintf("not caught up: applied %d of %d", applied, committed)
 	}
-	if now.LeaderID == s.config.ID && (leads == nil || !isClosed(leads.ready)) {
+	if now.LeaderID == s.config.ID && !ready {
 		return "this server leads, and is still applying what earlier leaders left"
 	}
 	return ""

@@ -31,7 +31,7 @@ func (s *KVService) serveHTTP(out http.ResponseWriter, req *http.Request) {
 	began, label := time.Now(), knownPath(path)
 	w := &doorway{ResponseWriter: out, status: api.StatusOK}
 	w.request.id = s.requestIDs.of(req.Header.Get(api.HeaderRequestID))
-	w.set(api.HeaderRequestID, w.request.id)
+	w.Header().Set(api.HeaderRequestID, w.request.id)
 	s.metrics.inFlight.Inc()
 	defer func() {
 		took := time.Since(began)
@@ -53,21 +53,10 @@ type doorway struct {
 	status  api.Status
 	request requestContext
 	visit   visit
-
-	headers [2]string // values of headers; isSet of them are set
-	isSet   int
 }
 
 // Unwrap is what http.ResponseController asks for.
 func (d *doorway) Unwrap() http.ResponseWriter { return d.ResponseWriter }
-
-// set is Header().Set for two headers that every answer has, in memory that is there.
-// The name must be canonical.
-func (d *doorway) set(name, value string) {
-	d.headers[d.isSet] = value
-	d.Header()[name] = d.headers[d.isSet : d.isSet+1 : d.isSet+1]
-	d.isSet++
-}
 
 // end gives back what the request has held.
 func (d *doorway) end() {
@@ -84,7 +73,7 @@ func (s *KVService) route(w *doorway, req *http.Request, path string) {
 		}
 	}
 	now := s.raft.Status()
-	w.set(api.HeaderConfiguration, strconv.FormatUint(uint64(now.ConfigurationIndex), 10))
+	w.Header().Set(api.HeaderConfiguration, strconv.FormatUint(uint64(now.ConfigurationIndex), 10))
 	if now.LeaderID != raft.None && now.LeaderID != s.config.ID {
 		w.Header().Set(api.HeaderLeader, s.config.HTTPAddrOf(now.LeaderID))
 	}

@@ -109,6 +109,7 @@ func newMetrics(s *KVService) *metrics {
 	for _, event := range []machine.Event{machine.EventCommitted, machine.EventDuplicate, machine.EventRefused, machine.EventMark} {
 		m.applied[event] = applied.WithLabelValues(string(event))
 	}
+	// From the start on, for the same reason.
 	for _, reason := range []string{endedExpired, endedEvicted} {
 		m.ended.WithLabelValues(reason)
 	}

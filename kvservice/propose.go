@@ -79,9 +79,6 @@ func (s *KVService) awaitReady(ctx context.Context) (refusal api.Response) {
 	if l == nil {
 		return s.refuse(api.StatusNotLeader, "this server does not lead; nothing was done, ask the leader")
 	}
-	if isClosed(l.ready) && !isClosed(l.over) {
-		return nil
-	}
 	select {
 	case <-l.ready:
 		return nil

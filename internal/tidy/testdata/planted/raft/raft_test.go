@@ -1,3 +1,5 @@
+// Nothing here is compiled or run: the lines that say "want" are what the checks
+// must find (internal/tidy's tests).
 package raft
 
 import (
