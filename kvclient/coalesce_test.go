@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -638,12 +639,16 @@ func TestCloseEndsATrip(t *testing.T) {
 // way back, held up, refused in every way, whole or in part; copies come long after
 // their call has ended; sessions stay; callers lose patience at any moment. What
 // each was told fits what happened, to the end: applied is once, not applied is
-// never, unknown is at most once.
+// never, unknown is at most once. A refusal speaks of the copy that it answers, as
+// docs/sessions.md says: a write that was doubled and then refused is as good as unknown.
 func TestCoalescedCallsAreNotLiedTo(t *testing.T) {
 	seen := map[string]int{}
 	for seed := range uint64(30) {
 		synctest.Test(t, func(t *testing.T) {
-			n := &badNetwork{fakeCluster: newFakeCluster(), chance: rand.New(rand.NewPCG(seed, 8))}
+			n := &badNetwork{fakeCluster: newFakeCluster(), chance: rand.New(rand.NewPCG(seed, 8)), tokens: map[string]bool{}, copying: 4}
+			if n.refusing = seed%3 == 0; n.refusing {
+				n.copying = 40 // because there are ten times as many attempts
+			}
 			c := New([]string{"a", "b", "c"})
 			c.try = n.try
 			var mu sync.Mutex
@@ -683,13 +688,21 @@ func TestCoalescedCallsAreNotLiedTo(t *testing.T) {
 			n.deliverAll()
 			value := n.value("k")
 			for token, outcome := range told {
+				if outcome == "not applied" {
+					switch doubled, sent := n.tokens[token]; {
+					case doubled:
+						outcome = "doubled, and refused"
+					case sent:
+						outcome = "refused"
+					}
+				}
 				seen[outcome]++
 				times := strings.Count(value, token)
 				switch outcome {
 				case "applied":
 					require.Equal(t, 1, times, "seed %d: %s was called applied", seed, token)
 					require.True(t, strings.HasPrefix(value, before[token]+token), "seed %d: %s got another's answer", seed, token)
-				case "not applied":
+				case "not applied", "refused":
 					require.Zero(t, times, "seed %d: %s was called not applied", seed, token)
 				default:
 					require.LessOrEqual(t, times, 1, "seed %d: %s", seed, token)
@@ -701,7 +714,7 @@ func TestCoalescedCallsAreNotLiedTo(t *testing.T) {
 		})
 	}
 	t.Log(seen)
-	for _, what := range []string{"applied", "not applied", "unknown", api.PathBatch} {
+	for _, what := range []string{"applied", "not applied", "refused", "doubled, and refused", "unknown", api.PathBatch} {
 		require.NotZero(t, seen[what], what)
 	}
 	require.Less(t, seen[api.PathBatch], seen[api.PathAppend]/4, "batches are small")
@@ -710,10 +723,15 @@ func TestCoalescedCallsAreNotLiedTo(t *testing.T) {
 // badNetwork keeps copies of requests and delivers them when it likes.
 type badNetwork struct {
 	*fakeCluster
-	mu     sync.Mutex
-	chance *rand.Rand
-	copies []operation
+	mu       sync.Mutex
+	chance   *rand.Rand
+	copies   []operation
+	tokens   map[string]bool // which were sent; true for those that are in a copy
+	copying  int             // one in so many is copied
+	refusing bool            // most attempts are refused
 }
+
+var tokens = regexp.MustCompile(`<\d+\.\d+>`)
 
 func (n *badNetwork) draw(most int) int {
 	n.mu.Lock()
@@ -729,8 +747,12 @@ func (n *badNetwork) try(ctx context.Context, _ string, op operation) attempt {
 		return sleep(ctx, time.Duration(n.draw(int(most/time.Millisecond)))*time.Millisecond)
 	}
 	n.mu.Lock()
-	if n.chance.IntN(4) == 0 {
+	doubled := n.chance.IntN(n.copying) == 0
+	if doubled {
 		n.copies = append(n.copies, op)
+	}
+	for _, token := range tokens.FindAllString(string(op.body), -1) {
+		n.tokens[token] = n.tokens[token] || doubled
 	}
 	if len(n.copies) > 0 && n.chance.IntN(4) == 0 {
 		i := n.chance.IntN(len(n.copies))
@@ -739,6 +761,9 @@ func (n *badNetwork) try(ctx context.Context, _ string, op operation) attempt {
 	n.mu.Unlock()
 	if !wait(20 * time.Millisecond) {
 		return lost() // it may be under way still
+	}
+	if n.refusing && n.draw(8) > 0 {
+		return refuse(api.StatusBusy)
 	}
 	switch n.draw(12) {
 	case 0:
