@@ -77,7 +77,7 @@ func (s *KVService) TakeSnapshot(ctx context.Context) (raft.Index, uint64, error
 			Configuration:      at.configuration,
 			ConfigurationIndex: at.configurationIndex,
 		}, func(w io.Writer) error {
-			return state.WriteSnapshot(io.MultiWriter(untilStop{s, w}, &written))
+			return state.HandOver(io.MultiWriter(untilStop{s, w}, &written))
 		})
 	}
 	if err == nil {

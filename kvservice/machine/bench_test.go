@@ -155,6 +155,55 @@ func BenchmarkApplyBesideASnapshot(b *testing.B) {
 	}
 }
 
+// What is on the heap beside 300,000 keys while a snapshot of them is written, as half and
+// nearly all of it is, if every piece takes so long that a hundredth of the keys is
+// written anew meanwhile: by a copy that keeps all that it had, and by one that is
+// handed over.
+func BenchmarkHeapBesideASnapshot(b *testing.B) {
+	const keys = 300_000
+	for _, way := range []struct {
+		name  string
+		write func(*Machine, io.Writer) error
+	}{{"kept", (*Machine).WriteSnapshot}, {"handed over", (*Machine).HandOver}} {
+		b.Run(way.name, func(b *testing.B) {
+			m := New()
+			applyTo(m, Command{Kind: KindSettings, Settings: DefaultSettings()})
+			put := func(i int, letter string) {
+				m.store.put(fmt.Sprintf("key %012d", i*387_421%keys), strings.Repeat(letter, 100))
+			}
+			for i := range keys {
+				put(i, "v")
+			}
+			size := len(snapshotOf(b, m))
+			most, next := map[int]float64{}, 0
+			for b.Loop() {
+				alone := heapBytes()
+				written := 0
+				w := writerFunc(func(p []byte) (int, error) {
+					for range keys / 100 {
+						put(next, "w")
+						next++
+					}
+					before := written * 10 / size
+					written += len(p)
+					if tenth := written * 10 / size; tenth != before && (tenth == 5 || tenth == 9) {
+						most[tenth] = max(most[tenth], float64(int64(heapBytes()-alone))/(1<<20))
+					}
+					return len(p), nil
+				})
+				way.write(m.Clone(), w)
+			}
+			b.ReportMetric(most[5], "MiB-more-at-half")
+			b.ReportMetric(most[9], "MiB-more-at-9/10")
+		})
+	}
+}
+
+// writerFunc is a function as a writer.
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
+
 func BenchmarkWriteSnapshot(b *testing.B) {
 	m := million()
 	var size bytes.Buffer

@@ -183,6 +183,31 @@ func (n *node) ascend(from string, f func(key string, b block) bool) bool {
 	return true
 }
 
+// drain calls f for each block, until it returns false, and lets go of those that it
+// has passed: t is a new tree from the beginning on, and of each level the walk has
+// only what is still to come. What no other tree has is then free, bottom by bottom.
+func (t *blockTree) drain(f func(block) bool) {
+	root := t.root
+	*t = newBlockTree()
+	root.drain(f)
+}
+
+func (n *node) drain(f func(block) bool) bool {
+	for _, b := range n.blocks {
+		if !f(b) {
+			return false
+		}
+	}
+	children := slices.Clone(n.children) // another tree may have n
+	for i, child := range children {
+		children[i] = nil
+		if !child.drain(f) {
+			return false
+		}
+	}
+	return true
+}
+
 // set puts b under key, in place of what is there.
 func (t *blockTree) set(key string, b block) {
 	root, right := t.setIn(t.root, key, b)

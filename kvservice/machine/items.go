@@ -208,15 +208,27 @@ func (t *items) Scan(f func(entry) bool) { t.Ascend("", f) }
 func (t *items) Ascend(pivot string, f func(entry) bool) {
 	from, _ := t.blocks.floor(pivot)
 	t.blocks.ascend(from, func(_ string, b block) bool {
-		for start := 0; start < len(b.packed); {
-			e, end := b.at(start)
-			if string(e.key) >= pivot && !f(e) {
-				return false
-			}
-			start = end
-		}
-		return true
+		return b.each(func(e entry) bool { return string(e.key) < pivot || f(e) })
 	})
+}
+
+// Drain is Scan of what nobody needs afterwards: t is empty from then on, and what it
+// has passed and no other copy has is free while it goes on.
+func (t *items) Drain(f func(entry) bool) {
+	t.count = 0
+	t.blocks.drain(func(b block) bool { return b.each(f) })
+}
+
+// each calls f for each item of b, until it returns false.
+func (b block) each(f func(entry) bool) bool {
+	for start := 0; start < len(b.packed); {
+		e, end := b.at(start)
+		if !f(e) {
+			return false
+		}
+		start = end
+	}
+	return true
 }
 
 // headerBytes is the most that stands before an item's key.

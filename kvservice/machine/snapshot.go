@@ -53,7 +53,17 @@ const (
 // It changes nothing. To write while m goes on, write a [Machine.Clone] of it,
 // in another goroutine. The error is w's, after which nothing more is written.
 // Source: §7; that sessions are part of it, §8.
-func (m *Machine) WriteSnapshot(w io.Writer) error {
+func (m *Machine) WriteSnapshot(w io.Writer) error { return m.write(w, m.store.items.Scan) }
+
+// HandOver is WriteSnapshot of a copy that nobody needs afterwards: it writes the same
+// bytes, and m has no keys from then on, whether there is an error or not. What has
+// been written is free at once, unless another copy has it. As the original goes on
+// it replaces what the two share, and the old of it would else stay in memory until
+// the last byte is written. Sessions stay till then: they are written last, and fast.
+func (m *Machine) HandOver(w io.Writer) error { return m.write(w, m.store.items.Drain) }
+
+// write writes the state; items calls its argument for each item.
+func (m *Machine) write(w io.Writer, items func(func(entry) bool)) error {
 	out := snapshotWriter{bufio.NewWriterSize(w, snapshotPiece)}
 	version := m.snapshotVersion()
 	out.WriteByte(version)
@@ -70,14 +80,8 @@ func (m *Machine) WriteSnapshot(w io.Writer) error {
 	}
 	out.number(m.store.writes)
 	out.number(uint64(m.store.items.Len()))
-	m.store.items.Scan(func(e entry) bool {
-		out.bytes(e.key)
-		if e.large != "" {
-			out.text(e.large)
-		} else {
-			out.bytes(e.value)
-		}
-		out.number(e.version)
+	items(func(e entry) bool {
+		out.item(e)
 		return true
 	})
 	out.number(uint64(m.sessions.byClient.Len()))
@@ -113,6 +117,16 @@ func (out snapshotWriter) flag(set bool) {
 	} else {
 		out.number(0)
 	}
+}
+
+func (out snapshotWriter) item(e entry) {
+	out.bytes(e.key)
+	if e.large != "" {
+		out.text(e.large)
+	} else {
+		out.bytes(e.value)
+	}
+	out.number(e.version)
 }
 
 func (out snapshotWriter) session(s *session) {

@@ -17,6 +17,7 @@ import (
 	"sync"
 	"testing"
 	"testing/iotest"
+	"weak"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -521,6 +522,107 @@ func TestSnapshotOfACloneWhileApplying(t *testing.T) {
 	require.True(t, bytes.Equal(want, snapshotOf(t, written)))
 	require.Equal(t, l.a.Hash(), second.Hash())
 	restored(t, l.a)
+}
+
+// A copy that is handed over lets go of the old blocks that it has written. The
+// original replaces all of them when half is written; then the other half is in memory,
+// and the node that the walk is in. Another copy of the same state keeps what it has.
+func TestHandOverLetsGoOfWhatIsWritten(t *testing.T) {
+	const keys = 6000 // three levels of nodes
+	fill := func(m *Machine, letter string) {
+		for i := range keys {
+			m.store.put(fmt.Sprintf("%05d", i), strings.Repeat(letter, 1200)) // a block each
+		}
+	}
+	for _, kept := range []bool{false, true} {
+		m := New()
+		applyTo(m, Command{Kind: KindSettings, Settings: DefaultSettings()})
+		fill(m, "a")
+		var blocks []weak.Pointer[byte]
+		m.store.items.blocks.ascend("", func(_ string, b block) bool {
+			blocks = append(blocks, weak.Make(&b.packed[0]))
+			return true
+		})
+		require.Len(t, blocks, keys)
+		require.NotNil(t, m.store.items.blocks.root.children[0].children)
+		inMemory := func() (n int) {
+			runtime.GC()
+			for _, b := range blocks {
+				if b.Value() != nil {
+					n++
+				}
+			}
+			return n
+		}
+
+		want, hash := snapshotOf(t, m), m.Hash()
+		copied, other := m.Clone(), New()
+		if kept {
+			other = m.Clone()
+		}
+		var got bytes.Buffer
+		half := -1 // how many blocks are there when half is written
+		require.NoError(t, copied.HandOver(writerFunc(func(b []byte) (int, error) {
+			if half < 0 && got.Len() >= len(want)/2 {
+				fill(m, "b")
+				half = inMemory()
+			}
+			return got.Write(b)
+		})))
+		require.True(t, bytes.Equal(want, got.Bytes()))
+		require.Zero(t, copied.Keys())
+		require.Equal(t, keys, m.Keys())
+		if kept {
+			require.Equal(t, keys, half)
+			require.Equal(t, hash, other.Hash())
+			continue
+		}
+		require.InDelta(t, keys/2, half, 2*nodeWidth)
+		require.Zero(t, inMemory())
+	}
+}
+
+// A copy is handed over while the original, a second copy and a scan go on in other
+// goroutines. None notices. An error of the writer comes out of it as of WriteSnapshot.
+func TestHandOverBesideOthers(t *testing.T) {
+	l := newLog(t)
+	c := l.opened('C')
+	for i := range 20_000 {
+		l.a.store.put(fmt.Sprintf("k%05d", i), strings.Repeat("v", 90))
+	}
+	l.a.store.put("large", strings.Repeat("l", 5000))
+	l.a.Apply(raft.CommitEntry{Index: l.a.AppliedIndex() + 1, Command: appending(c, 1, "x", "v").Encode()})
+	want, hash := snapshotOf(t, l.a), l.a.Hash()
+	goOn := func(m *Machine) {
+		for i := range 20_000 {
+			m.store.put(fmt.Sprintf("k%05d", i*7%20_000), strings.Repeat("w", 90))
+			if i%10 == 0 {
+				m.store.delete(fmt.Sprintf("k%05d", i))
+			}
+		}
+	}
+	view, second, third := l.a.View(), l.a.Clone(), l.a.Clone()
+	for range 3 {
+		copied := l.a.Clone()
+		var wg sync.WaitGroup
+		wg.Go(func() { goOn(l.a) })
+		wg.Go(func() { goOn(second) })
+		wg.Go(func() {
+			items, more := view.Scan("", "", 30_000, 1<<30)
+			require.Len(t, items, 20_002)
+			require.False(t, more)
+		})
+		var b bytes.Buffer
+		require.NoError(t, copied.HandOver(&b))
+		wg.Wait()
+		require.True(t, bytes.Equal(want, b.Bytes()))
+		require.Equal(t, hash, third.Hash())
+		require.Equal(t, l.a.store.items.Len(), second.store.items.Len())
+		l.a = third.Clone()
+		second = third.Clone()
+	}
+	full := errors.New("the disk is full")
+	require.ErrorIs(t, third.HandOver(&failingWriter{room: 100_000, err: full}), full)
 }
 
 // Any bytes either are exactly what WriteSnapshot writes for the state they
