@@ -80,10 +80,7 @@ func (m *Machine) write(w io.Writer, items func(func(entry) bool)) error {
 	}
 	out.number(m.store.writes)
 	out.number(uint64(m.store.items.Len()))
-	items(func(e entry) bool {
-		out.item(e)
-		return true
-	})
+	items(out.item)
 	out.number(uint64(m.sessions.byClient.Len()))
 	m.sessions.byClient.Scan(func(id api.ClientID, s *session) bool {
 		out.text(string(id))
@@ -119,14 +116,25 @@ func (out snapshotWriter) flag(set bool) {
 	}
 }
 
-func (out snapshotWriter) item(e entry) {
-	out.bytes(e.key)
+// item writes an item in one piece: there are many, and five pieces take longer. It
+// returns false if that is in vain.
+func (out snapshotWriter) item(e entry) bool {
 	if e.large != "" {
+		out.bytes(e.key)
 		out.text(e.large)
-	} else {
-		out.bytes(e.value)
+		out.number(e.version)
+		return true
 	}
-	out.number(e.version)
+	// It is put together in the buffer, where it fits into what is free after this.
+	if out.Available() < headerBytes+len(e.key)+len(e.value) && out.Flush() != nil {
+		return false
+	}
+	b := binary.AppendUvarint(out.AvailableBuffer(), uint64(len(e.key)))
+	b = append(b, e.key...)
+	b = binary.AppendUvarint(b, uint64(len(e.value)))
+	b = append(b, e.value...)
+	out.Write(binary.AppendUvarint(b, e.version))
+	return true
 }
 
 func (out snapshotWriter) session(s *session) {
