@@ -78,7 +78,10 @@ func (e *endpoint) Send(messages []raft.Message) {
 
 // enqueue is peer.enqueue, and logs what an operator should know of.
 func (e *endpoint) enqueue(p *peer, o outgoing) error {
-	err := p.enqueue(o)
+	direct, err := p.enqueue(o)
+	if direct != nil {
+		p.writeDirectly(o, direct)
+	}
 	if err == errQueueFull || err == errTooLarge {
 		e.complaints.about(e.subject(p.id, queueSide), "dropped what should go to a peer", p.addr, err)
 	}

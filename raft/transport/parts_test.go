@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -159,17 +160,32 @@ func TestHeartbeatsWaitForOneLargeCallAtMost(t *testing.T) {
 	})
 }
 
+// fullConn is a connection that takes nothing without waiting.
+type fullConn struct{ syscall.RawConn }
+
+func (fullConn) Write(func(uintptr) bool) error { return errCut }
+
 // However frames come and go, the bytes that wait are counted right and stay
-// within their bound, one part at most is in the queue, and what was dropped
-// does not come back.
+// within their bound, one part at most is in the queue, one goroutine at most
+// writes, and what was dropped does not come back.
 func TestQueueArithmetic(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := &peer{maxFrame: 1 << 20, maxQueue: 600 << 10, wake: make(chan struct{}, 1), calls: map[uint64]*call{}}
 		var written []outgoing // taken, and not yet given back
+		var direct []outgoing  // what a sender writes
+		if rapid.Bool().Draw(t, "tcp") {
+			p.direct = fullConn{}
+		}
+		send := func(m raft.Message) {
+			o := outgoing{kind: messageFrame, message: m}
+			if conn, _ := p.enqueue(o); conn != nil {
+				direct = append(direct, o)
+			}
+		}
 		offset, lastOut := uint64(0), uint64(0)
 		check := func() {
 			size, parts, calls := 0, 0, 0
-			for _, o := range slices.Concat(p.queue, written) {
+			for _, o := range slices.Concat(p.queue, written, direct) {
 				size += o.size()
 				if o.isPart() {
 					parts++
@@ -192,19 +208,21 @@ func TestQueueArithmetic(t *testing.T) {
 			}
 			require.Equal(t, size, p.queued)
 			require.LessOrEqual(t, p.queued, p.maxQueue)
-			require.True(t, len(p.queue) == 0 || len(p.wake) == 1 || len(written) > 0, "the writer sleeps")
+			require.True(t, len(p.queue) == 0 || len(p.wake) == 1 || p.writing, "the writer sleeps")
+			require.Equal(t, p.writing, len(written) > 0 || len(direct) > 0)
+			require.False(t, len(written) > 0 && len(direct) > 0 || len(direct) > 1, "two write at a time")
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"": func(*rapid.T) { check() },
 			"part": func(*rapid.T) {
 				offset++
-				p.enqueue(outgoing{kind: messageFrame, message: part(offset)})
+				send(part(offset))
 			},
-			"heartbeat": func(*rapid.T) { p.enqueue(outgoing{kind: messageFrame, message: heartbeat(1, 2, 1)}) },
+			"heartbeat": func(*rapid.T) { send(heartbeat(1, 2, 1)) },
 			"entries": func(*rapid.T) {
 				m := heartbeat(1, 2, 1)
 				m.Body = raft.AppendEntriesArgs{Term: 1, LeaderID: 1, Entries: entries(1, 200<<10)}
-				p.enqueue(outgoing{kind: messageFrame, message: m})
+				send(m)
 			},
 			"call": func(t *rapid.T) {
 				c := &call{id: uint64(len(p.calls)) + 1, result: make(chan callResult, 1)}
@@ -239,11 +257,22 @@ func TestQueueArithmetic(t *testing.T) {
 				}
 			},
 			"written": func(*rapid.T) {
-				p.written(written)
-				written = nil
+				if len(written) > 0 {
+					p.written(written)
+					written = nil
+				}
+			},
+			"written directly": func(*rapid.T) {
+				if len(direct) > 0 {
+					p.writeDirectly(direct[0], fullConn{})
+					direct = nil
+				}
 			},
 			"drop": func(*rapid.T) { p.dropWaiting(errCut) },
 		})
+		if len(direct) > 0 {
+			p.writeDirectly(direct[0], fullConn{})
+		}
 		p.written(written)
 		for p.queued > 0 {
 			p.written(p.take(nil))

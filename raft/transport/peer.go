@@ -8,6 +8,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"raftkv/raft"
@@ -77,9 +78,15 @@ type peer struct {
 
 	cut cut
 
-	out      net.Conn // our connection to the peer; nil if there is none
-	outRun   uint64   // the run of the server that accepted it
-	in       net.Conn // the peer's newest connection to us; nil if there is none
+	// writing: somebody writes to out, the goroutine of keepConnected or a sender
+	// (direct.go), and until that one has ended nobody else does.
+	writing bool
+	frame   []byte // memory for who writes directly
+
+	out      net.Conn        // our connection to the peer; nil if there is none
+	direct   syscall.RawConn // of out; nil if it has none
+	outRun   uint64          // the run of the server that accepted it
+	in       net.Conn        // the peer's newest connection to us; nil if there is none
 	httpAddr string
 }
 
@@ -92,10 +99,17 @@ type outgoing struct {
 	call    *call        // if kind is requestFrame
 }
 
+// begunFrame is the kind of an outgoing that is the rest of a frame, of which
+// the beginning was written.
+const begunFrame frameKind = 0
+
 // size is how many bytes the frame will have, or a little more.
 func (o outgoing) size() int {
-	if o.kind == messageFrame {
+	switch o.kind {
+	case messageFrame:
 		return frameHeader + 1 + messageSize(o.message)
+	case begunFrame:
+		return len(o.rest)
 	}
 	return frameHeader + 1 + len(o.rest)
 }
@@ -111,6 +125,9 @@ func (o outgoing) isPart() bool {
 func (o outgoing) isLargeCall() bool { return o.kind != messageFrame && o.size() >= largeCall }
 
 func (o outgoing) appendTo(b []byte) []byte {
+	if o.kind == begunFrame {
+		return append(b, o.rest...)
+	}
 	start := len(b)
 	b = beginFrame(b, o.kind)
 	if o.kind == messageFrame {
@@ -121,11 +138,12 @@ func (o outgoing) appendTo(b []byte) []byte {
 	return endFrame(b, start)
 }
 
-// enqueue makes a frame wait for the writer, or says why it was dropped.
-func (p *peer) enqueue(o outgoing) error {
+// enqueue makes a frame wait for the writer, or says why it was dropped. If it returns
+// a connection, the frame does not wait: the caller calls writeDirectly.
+func (p *peer) enqueue(o outgoing) (direct syscall.RawConn, err error) {
 	size := o.size()
 	if size-frameHeader > p.maxFrame {
-		return errTooLarge
+		return nil, errTooLarge
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -139,17 +157,20 @@ func (p *peer) enqueue(o outgoing) error {
 	}
 	switch {
 	case p.closed != nil:
-		return p.closed
+		return nil, p.closed
 	case p.cut.mute:
-		return errCut
+		return nil, errCut
 	case p.queued > 0 && p.queued+size > room:
-		return errQueueFull
+		return nil, errQueueFull
 	}
 	if o.call != nil {
 		p.calls[o.call.id] = o.call
 	}
 	p.queued += size
 	switch {
+	case p.isDirect(o, size):
+		p.writing = true
+		return p.direct, nil
 	case outside:
 		part := o // a copy, so that not every frame has memory of its own
 		p.nextPart = &part
@@ -158,7 +179,7 @@ func (p *peer) enqueue(o outgoing) error {
 	default:
 		p.push(o)
 	}
-	return nil
+	return nil, nil
 }
 
 // push puts a frame into the queue. Needs p.mu.
@@ -170,19 +191,28 @@ func (p *peer) push(o outgoing) {
 	if o.isLargeCall() {
 		p.callUnderWay = true
 	}
+	p.wakeWriter()
+}
+
+func (p *peer) wakeWriter() {
 	select {
 	case p.wake <- struct{}{}:
 	default: // the token is there
 	}
 }
 
-// take returns all that waits; spare is memory for the next queue. From here
-// on a request counts as sent: nobody can know how far a write came.
+// take returns all that waits, for the caller to write it; nothing if a sender writes,
+// who will wake the writer. spare is memory for the next queue. From here on a
+// request counts as sent: nobody can know how far a write came.
 func (p *peer) take(spare []outgoing) []outgoing {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.writing {
+		return spare[:0]
+	}
 	batch := p.queue
 	p.queue = spare[:0]
+	p.writing = len(batch) > 0
 	for _, o := range batch {
 		if o.call != nil {
 			o.call.sent = true
@@ -195,6 +225,7 @@ func (p *peer) take(spare []outgoing) []outgoing {
 func (p *peer) written(batch []outgoing) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.writing = false
 	for _, o := range batch {
 		p.forget(o)
 	}
@@ -234,10 +265,16 @@ func (p *peer) dropNextPart() {
 	}
 }
 
-// dropWaiting empties the queue. Needs p.mu.
+// dropWaiting empties the queue, but for the rest of a frame, which the connection
+// must get as long as there is one. Needs p.mu.
 func (p *peer) dropWaiting(reason error) {
 	p.dropNextPart()
+	var begun []outgoing
 	for _, o := range p.queue {
+		if o.kind == begunFrame && p.direct != nil {
+			begun = append(begun, o)
+			continue
+		}
 		p.forget(o)
 		if o.call != nil {
 			p.finish(o.call, nil, notSent(p.id, reason))
@@ -251,7 +288,10 @@ func (p *peer) dropWaiting(reason error) {
 	}
 	p.nextCalls = nil
 	clear(p.queue)
-	p.queue = p.queue[:0]
+	p.queue = append(p.queue[:0], begun...)
+	if len(p.queue) > 0 {
+		return
+	}
 	select {
 	case <-p.wake:
 	default:
@@ -263,6 +303,9 @@ func (p *peer) connected(conn net.Conn, h hello) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.out, p.outRun, p.httpAddr = conn, h.Run, h.HTTPAddr
+	if c, ok := conn.(syscall.Conn); ok {
+		p.direct, _ = c.SyscallConn() // an error will show when it is written to
+	}
 }
 
 // disconnected notes that the connection has ended, or could not be made. What
@@ -271,7 +314,7 @@ func (p *peer) connected(conn net.Conn, h hello) {
 func (p *peer) disconnected(reason error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.out = nil
+	p.out, p.direct = nil, nil
 	p.dropWaiting(reason)
 	p.loseReplies(reason)
 }
@@ -281,7 +324,7 @@ func (p *peer) close(reason error) {
 	p.cancel()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.closed = reason
+	p.closed, p.direct = reason, nil
 	if p.in != nil {
 		p.in.Close()
 	}
