@@ -40,7 +40,8 @@ type KVClient struct {
 	session *session       // nil before the first write
 	leader  string         // the endpoint that served last or was named as leader; "" if none
 	silent  silent
-	members membership // whom to ask
+	through chan struct{} // closed when a call gets through; nil if nobody waits for that
+	members membership    // whom to ask
 }
 
 // New returns a client that asks the servers at serviceAddrs, which are
@@ -312,6 +313,10 @@ func (c *KVClient) learn(endpoint string, a attempt) {
 	defer c.mu.Unlock()
 	c.noticeConfiguration(endpoint, a.configuration)
 	c.silent.note(endpoint, a.answer != nil)
+	if a.err == nil && c.through != nil {
+		close(c.through)
+		c.through = nil
+	}
 	switch leader := a.leader(); {
 	case slices.Contains(c.members.endpoints, leader) && !c.silent.is(leader):
 		// Others are followed when a server cannot serve, see route, but not
@@ -323,6 +328,16 @@ func (c *KVClient) learn(endpoint string, a attempt) {
 	case c.leader == endpoint:
 		c.leader = ""
 	}
+}
+
+// nextThrough returns a channel that is closed when the next attempt succeeds.
+func (c *KVClient) nextThrough() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.through == nil {
+		c.through = make(chan struct{})
+	}
+	return c.through
 }
 
 // silence is how long an endpoint that has not answered is not preferred on

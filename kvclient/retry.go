@@ -18,7 +18,9 @@ const (
 	maxPatience   = 30 * time.Second
 
 	// The pause between two rounds, before its jitter, doubles up to maxPause. An
-	// election takes about a second, in which a call makes about seven rounds.
+	// election takes about a second, in which a call makes about seven rounds. An
+	// eighth is enough if another call of the client gets through meanwhile: then there
+	// is a leader, and without this whoever came last would find it last.
 	firstPause = 20 * time.Millisecond
 	maxPause   = time.Second
 )
@@ -44,16 +46,21 @@ func (c *KVClient) repeat(ctx context.Context, once bool, try func(ctx context.C
 	r.startRound(c.whomToAsk())
 	patience, pause := firstPatience, firstPause
 	var last error
+	var through <-chan struct{} // closed when a call gets through after the first failure of this round
 	for {
 		if ctx.Err() != nil {
 			return nil, &GaveUpError{context.Cause(ctx), last}
 		}
 		endpoint, ok := r.next()
 		if !ok {
-			if !sleep(ctx, jitter(pause)) {
+			if r.busy {
+				through = nil // the others are what the server is busy with
+			}
+			if d := jitter(pause); !sleep(ctx, d/8) || !sleepUntil(ctx, through, d-d/8) {
 				return nil, &GaveUpError{context.Cause(ctx), last}
 			}
 			pause = min(2*pause, maxPause)
+			through = nil
 			r.startRound(c.whomToAsk())
 			continue
 		}
@@ -71,7 +78,13 @@ func (c *KVClient) repeat(ctx context.Context, once bool, try func(ctx context.C
 			return a.answer, nil
 		}
 		last = a.err
-		r.answered = r.answered || a.answer != nil
+		if through == nil {
+			through = c.nextThrough()
+		}
+		if a.answer != nil {
+			r.answered = true
+			r.busy = r.busy || a.answer.Head().RespStatus == api.StatusBusy
+		}
 		r.hint(a.leader())
 	}
 }
@@ -83,11 +96,16 @@ func jitter(d time.Duration) time.Duration {
 }
 
 // sleep waits for d and reports whether ctx let it.
-func sleep(ctx context.Context, d time.Duration) bool {
+func sleep(ctx context.Context, d time.Duration) bool { return sleepUntil(ctx, nil, d) }
+
+// sleepUntil is sleep that ends when wake is closed; nil never is.
+func sleepUntil(ctx context.Context, wake <-chan struct{}, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
+		return true
+	case <-wake:
 		return true
 	case <-ctx.Done():
 		return false

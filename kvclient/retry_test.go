@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"raftkv/api"
@@ -78,6 +80,85 @@ func TestPausesGrowToACap(t *testing.T) {
 		require.LessOrEqual(t, first, 30, "requests in the first second")
 		require.LessOrEqual(t, len(at), 3*(60*2+10), "requests in the minute")
 	})
+}
+
+// There is no leader for three seconds, and by then the calls pause for a second. When
+// the first of them finds the new one, the others do not sleep on.
+func TestOneCallThatGetsThroughWakesTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeCluster()
+		began := time.Now()
+		c := scripted(t, func(_ context.Context, _ string, op operation) attempt {
+			if time.Since(began) < 3*time.Second {
+				return refuse(api.StatusNotLeader)
+			}
+			return f.try(op)
+		})
+		var mu sync.Mutex
+		var first, last time.Time
+		var calls sync.WaitGroup
+		for range 64 {
+			calls.Go(func() {
+				_, err := c.Get(t.Context(), "k")
+				assert.NoError(t, err)
+				mu.Lock()
+				defer mu.Unlock()
+				last = time.Now()
+				if first.IsZero() {
+					first = last
+				}
+			})
+			<-time.After(time.Millisecond)
+		}
+		calls.Wait()
+		require.LessOrEqual(t, last.Sub(first), maxPause/8)
+	})
+}
+
+// Others get through all the time, and one call does not. It asks more often than
+// alone, but not at each of their successes; and no more often if a server is busy.
+func TestOthersSuccessIsNoReasonToHurry(t *testing.T) {
+	for status, rounds := range map[api.Status]int{api.StatusNotLeader: 60*16 + 60, api.StatusBusy: 60*2 + 10} {
+		t.Run(string(status), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFakeCluster()
+				asked := 0
+				var mu sync.Mutex
+				c := scripted(t, func(_ context.Context, endpoint string, op operation) attempt {
+					mu.Lock()
+					defer mu.Unlock()
+					if strings.Contains(string(op.body), "unlucky") {
+						asked++
+						if endpoint == normalEndpoint("b") {
+							return refuse(status)
+						}
+						return refuse(api.StatusNotLeader)
+					}
+					return f.try(op)
+				})
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				others := time.NewTicker(time.Millisecond)
+				defer others.Stop()
+				go func() {
+					for {
+						select {
+						case <-others.C:
+							c.Get(ctx, "k")
+						case <-ctx.Done():
+							return
+						}
+					}
+				}()
+				_, err := c.Get(ctx, "unlucky")
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				mu.Lock()
+				defer mu.Unlock()
+				require.LessOrEqual(t, asked, 3*rounds)
+				require.Greater(t, asked, 3*60, "it has stopped asking")
+			})
+		})
+	}
 }
 
 func TestPatienceGrowsWithEachTimeout(t *testing.T) {

@@ -28,6 +28,7 @@ type route struct {
 	spare    []string // whom to ask after the others
 	asked    []string // in this round
 	answered bool     // somebody has
+	busy     bool     // somebody has answered that it has no time
 	hints    int      // how many of those asked were hints
 	rounds   int      // this one included
 }
@@ -41,7 +42,7 @@ func (r *route) startRound(first string, endpoints, spare []string) {
 	r.queue = append(r.queue, endpoints...)
 	r.spare = spare
 	r.asked = r.asked[:0]
-	r.answered = false
+	r.answered, r.busy = false, false
 	r.hints = 0
 	r.rounds++
 }
