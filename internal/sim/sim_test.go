@@ -92,3 +92,13 @@ func BenchmarkSeeds(b *testing.B) {
 	}
 	b.ReportMetric(float64(steps)/b.Elapsed().Seconds(), "events/s")
 }
+
+// Seeds that were called failures and were none of Raft's: each asked for what no
+// cluster can do. None of the many others of a test run meets it again soon.
+func TestSeedsThatAskedForTooMuch(t *testing.T) {
+	for seed, what := range map[uint64]string{
+		1205352: "a leader that hangs is asked for voters {1,5}, and then 1 loses its disk",
+	} {
+		require.Nil(t, RunSeed(Config{Profile: Full}, seed).Failure, what)
+	}
+}
