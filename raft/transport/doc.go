@@ -9,7 +9,7 @@
 //
 // Every pair of servers has two connections. A dials B and writes what A has
 // to say to B; B dials A for the other direction. So no server depends on
-// being dialled, and a connection has one writer and one reader.
+// being dialled, and a connection has one reader, and one writer at a time.
 //
 // docs/protocol.md gives every byte. Reading order:
 //
@@ -19,6 +19,7 @@
 //	handshake.go  who is who, and which disk is whose
 //	peers.go      who the other servers are, and how that changes
 //	peer.go       what waits for one other server, and the goroutine that writes it
+//	direct.go     what its sender writes, so that nobody need be woken for it
 //	receive.go    the connections that others made
 //	call.go       a request and its reply, for clients that asked the wrong server
 //	endpoint.go   all of that for one server
