@@ -64,6 +64,18 @@ func printed(lines string) string {
 	return "^" + strings.ReplaceAll(strings.ReplaceAll(want, "\n…\n", "\n(?:.*\n)*"), "…", ".*") + "$"
 }
 
+// withoutLog leaves out the lines of the log, which stand before, between and behind
+// the others as it happens.
+func withoutLog(output string) string {
+	var b strings.Builder
+	for line := range strings.Lines(output) {
+		if !strings.HasPrefix(line, "time=") {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
+}
+
 // play runs the commands of a recipe as they stand there, but for the ports.
 func (f *fleet) play(steps []pageStep) {
 	f.t.Helper()
@@ -86,7 +98,7 @@ func (f *fleet) play(steps []pageStep) {
 			id, err := strconv.Atoi(args[2])
 			require.NoError(f.t, err)
 			f.serve(id, append(args, "--election-timeout", "200ms"))
-			got, _, _ = strings.Cut(f.running[id].output.String(), "time=") // then it logs
+			got = withoutLog(f.running[id].output.String())
 		} else {
 			got = f.must(args...)
 		}
