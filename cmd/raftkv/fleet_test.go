@@ -138,6 +138,24 @@ func (f *fleet) kill(ids ...int) {
 	}
 }
 
+// freeze stops servers where they stand, until SIGCONT. The signal alone promises
+// nothing of the next moments: a server may still be writing, and answer.
+func (f *fleet) freeze(ids ...int) {
+	f.t.Helper()
+	for _, id := range ids {
+		require.NoError(f.t, f.running[id].cmd.Process.Signal(syscall.SIGSTOP))
+	}
+	for _, id := range ids {
+		var status syscall.WaitStatus
+		err := error(syscall.EINTR)
+		for err == syscall.EINTR {
+			_, err = syscall.Wait4(f.running[id].cmd.Process.Pid, &status, syscall.WUNTRACED, nil)
+		}
+		require.NoError(f.t, err)
+		require.True(f.t, status.Stopped(), "server %d has ended", id)
+	}
+}
+
 func (f *fleet) eventually(what string, ok func() bool) {
 	f.t.Helper()
 	require.Eventually(f.t, ok, 30*time.Second, 20*time.Millisecond, what)
@@ -341,9 +359,7 @@ func TestSystemJointPhaseWithoutTheNewMajority(t *testing.T) {
 		return true
 	})
 	// They fall silent at once. The leader has heard them lately, so it begins.
-	for _, id := range []int{4, 5, 6} {
-		f.running[id].cmd.Process.Signal(syscall.SIGSTOP)
-	}
+	f.freeze(4, 5, 6)
 	got := f.run("member", "replace", "--timeout", "2s", "1=4@"+f.raft(4), "2=5@"+f.raft(5), "3=6@"+f.raft(6))
 	require.Equal(t, 5, got.code, got.stderr)
 	require.Contains(t, got.stderr, "the change may have been made, or may still be")

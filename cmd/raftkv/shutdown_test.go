@@ -240,9 +240,9 @@ func TestSystemTerminateWithHangingPeers(t *testing.T) {
 	// Long enough for the signal to come before the leader notices that it is alone.
 	f.begin(3, "--election-timeout", "3s")
 	leader := f.leader()
-	for id, p := range f.running {
+	for id := range f.running {
 		if id != leader {
-			require.NoError(t, p.cmd.Process.Signal(syscall.SIGSTOP))
+			f.freeze(id)
 		}
 	}
 	answer := make(chan string)
