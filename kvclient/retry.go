@@ -19,8 +19,9 @@ const (
 
 	// The pause between two rounds, before its jitter, doubles up to maxPause. An
 	// election takes about a second, in which a call makes about seven rounds. An
-	// eighth is enough if another call of the client gets through meanwhile: then there
-	// is a leader, and without this whoever came last would find it last.
+	// eighth is enough if another call of the client gets through meanwhile. It has
+	// found the new leader, as a rule, and whoever failed last would find it last. It may
+	// be a stale read that needs no leader; therefore not sooner.
 	firstPause = 20 * time.Millisecond
 	maxPause   = time.Second
 )

@@ -182,13 +182,11 @@ func (s *simulation) bringBack(leader *node) (busy bool) {
 func (s *simulation) loseDisk(leader *node, random *source) bool {
 	victim := s.nodes[random.below(len(s.nodes))]
 	if !random.oneIn(3) || victim == leader || victim.spared || victim.damage != nil || victim.disk.files == nil ||
-		!leader.configuration.Has(victim.id) || len(leader.configuration.Voters) < 3 || leader.status.Term != s.lastTerm() {
+		!leader.configuration.Has(victim.id) || len(leader.configuration.Voters) < 3 || leader.status.Term != s.lastTerm() ||
+		slices.ContainsFunc(s.nodes, (*node).isAskedForChange) {
 		return false
 	}
 	for _, n := range s.nodes {
-		if slices.ContainsFunc(n.inbox, func(in input) bool { return in.ask != nil && in.ask.event != nil }) {
-			return false
-		}
 		if n != victim && !n.spared && (!n.up || n.met[victim.index] != met{victim.store, leader.configuration.Address(victim.id).Since}) {
 			return false
 		}
@@ -205,6 +203,11 @@ func (s *simulation) loseDisk(leader *node, random *source) bool {
 	s.after(random.around(s.plan.downTime), func() { s.start(victim) })
 	s.letOneMissIt(leader, victim, random)
 	return true
+}
+
+// isAskedForChange reports whether a request of the operator waits for n's loop.
+func (n *node) isAskedForChange() bool {
+	return slices.ContainsFunc(n.inbox, func(in input) bool { return in.ask != nil && in.ask.event != nil })
 }
 
 // letOneMissIt keeps a server away while the one that has lost its disk is removed
